@@ -41,7 +41,7 @@ def _load() -> Any:
 
 
 def _complain(missing: ModuleNotFoundError) -> int:
-    """Say which part of Relevo is to be installed; a module of Relevo's own that is not there is a fault of ours."""
+    """Name the part of Relevo that is missing; a missing module of Relevo's own is a fault of ours."""
     if missing.name is not None and missing.name.partition(".")[0] == "relevo":
         raise missing
     known = isinstance(missing, MissingPartError)

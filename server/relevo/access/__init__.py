@@ -1,1 +1,1 @@
-"""Who may call over HTTP, and what they may do."""
+"""Callers over HTTP: how they prove who they are, and their rights."""

@@ -63,7 +63,7 @@ def draw(name: str, role: Role, project: str | None = None) -> tuple[str, Token]
 
 
 def add(connection: Connection, written: str, token: Token, *, days: int | None = None) -> None:
-    """Let a new token be known; raises UsageError where it would read what is for owners of other projects."""
+    """Make a new token valid; raises UsageError if it would read data for owners of other projects."""
     row = {**vars(token), "secret_hash": _hash(written), "days": days}
     if token.project is not None and connection.execute(_SQL["is_sharing_assumed"], row).fetchone() == (True,):
         raise UsageError(

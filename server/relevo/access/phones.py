@@ -1,4 +1,4 @@
-"""What phones may do over HTTP, and how they prove which installation they are.
+"""The rights of phones over HTTP, and how a phone proves which installation it is.
 
 Three proofs: a token of the app's, a signature of the app's server, and the secret that the first call returned. Who
 may claim what is decided by `judge` alone, a function of values.
@@ -54,7 +54,7 @@ class NotAllowedError(RelevoError):
 
 @dataclass(frozen=True)
 class Proof:
-    """What a caller brings along to prove who it is."""
+    """The proofs that a caller sends along."""
 
     token: Token | None = None
     """A token of the app's or an operator's, already verified."""
@@ -75,7 +75,7 @@ class Known:
 
 @dataclass(frozen=True)
 class Proven:
-    """What was proven: that the app asks, that its server vouches, that this phone has the installation's secret."""
+    """The result of a proof: the app asks, its server vouches, or this phone has the installation's secret."""
 
     by_app: Token | None = None
     signed: Signed | None = None
@@ -103,7 +103,7 @@ class Registered:
 
 @dataclass(frozen=True)
 class DeviceRules:
-    """What an operator has set: the keys of signatures, where strangers may register, and where Web Push may go."""
+    """The settings of an operator: keys of signatures, where strangers may register, and where Web Push may go."""
 
     keys: Mapping[str, SigningKey] = field(default_factory=dict)
     open_project: str | None = None
@@ -316,7 +316,7 @@ def _use_up(connection: Connection, signed: Signed) -> None:
 
 
 def _expect(connection: Connection, *, new: bool, free: bool) -> None:
-    """Have SQL refuse, as busy, what somebody made otherwise since it was judged: next time it is judged anew."""
+    """Raise as busy if another transaction changed the installation after it was judged: a retry judges anew."""
     expects = ["new installation"] * new + ["free token"] * free
     connection.execute(_SQL["expect_state"], {"expects": ", ".join(expects)})
 
@@ -331,7 +331,7 @@ def prove(rules: DeviceRules, asked: Installation, known: Known | None, proof: P
 
 
 def admit(connection: Connection, installation_id: UUID, proof: Proof) -> Known:
-    """Let in who may read and change what is an installation's: its phone, and the app; nobody else learns anything.
+    """Admit callers who may read and change an installation: its phone and the app; nobody else learns anything.
 
     Return whose it is, as it was judged by this one read: between two of them the phone could get another owner.
     """
@@ -354,7 +354,7 @@ def _is_phone(known: Known, proof: Proof) -> bool:
 
 
 def admit_reader(connection: Connection, proof: Proof) -> Known:
-    """Let in any phone that proves which one it is; return it as it is now."""
+    """Admit any phone that proves which one it is; return it as it is now."""
     found = _WRITTEN.fullmatch(proof.secret or "")
     known = _known(connection, UUID(found["id"])) if found else None
     if known is None or not _is_phone(known, proof):

@@ -50,7 +50,7 @@ CycleMaker = Callable[[Settings, Claims], Cycle]
 
 @dataclass(frozen=True)
 class Parts:
-    """What a team adds to Relevo: the function that RELEVO_APP names returns it, and `build` takes it."""
+    """The parts that a team adds to Relevo: the function that RELEVO_APP names returns it, and `build` takes it."""
 
     sources: Sequence[Source] = ()
     providers: Sequence[PushProvider] = ()
@@ -60,11 +60,11 @@ class Parts:
     composers: Mapping[str, Composer] = field(default_factory=dict)
     """By event type: what makes each phone's push its own."""
     middlewares: Sequence[Middleware] = ()
-    """They wrap runs."""
+    """Middlewares that wrap runs."""
     push_middlewares: Sequence[PushMiddleware] = ()
-    """They wrap push requests."""
+    """Middlewares that wrap push requests."""
     store: ArchiveStore | None = None
-    """It replaces ours."""
+    """The composer in place of Relevo's own."""
 
 
 _NO_PARTS = Parts()

@@ -270,7 +270,7 @@ def _is_header(token: str) -> bool:
 
 
 def webhook_trouble(settings: Settings, webhook: str) -> str:
-    """Say why nothing could be sent to a webhook by the settings here; nothing if it can."""
+    """Return why nothing could be sent to a webhook by the settings here; nothing if it can."""
     if settings.webhooks_file is None:
         return f"WEBHOOKS_FILE, where the webhook {webhook} must stand, is not set here"
     try:

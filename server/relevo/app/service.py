@@ -73,7 +73,7 @@ class Signals:
 
 
 class Face(Protocol):
-    """What serves beside the cycles as long as the process lives."""
+    """The services beside the cycles, for the life of the process."""
 
     def start(self) -> None:
         """Begin to serve, before the database is there."""
@@ -153,7 +153,7 @@ def _heard(scheduler: Scheduler, worker_id: str, call: str) -> None:
 
 
 def tune_interpreter() -> None:
-    """Let threads take turns sooner than every 5 ms, and the collector come seldom and pass by what stays for ever.
+    """Switch threads more often than every 5 ms, and collect garbage seldom and without the objects that stay for ever.
 
     Next to nothing we make is a cycle, and a batch makes thousands of objects that are gone a moment later.
     """

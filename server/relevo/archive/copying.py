@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _SQL = queries.load("copying")
 T = TypeVar("T")
-# Its values, its name and rights, its locks, a statement that took too long.
+# Errors about its values, its name and rights, its locks, or a statement that took too long.
 _OF_THE_RELATION = ("22", "42", "55", "57014")
 _LONG_ROWS = ("licitaciones", "notification_events")  # a row may be as long as a page, where others are a line
 _FEW_ROWS, _MANY_ROWS = 5_000, 50_000
@@ -110,7 +110,7 @@ def read_rows(connection: Arrow, statement: str, relation: Relation, about: Mapp
 
 @contextmanager
 def _refusals(relation: Relation) -> Iterator[None]:
-    """Tell what PostgreSQL says of this relation alone from what ails the server or the connection."""
+    """Return whether PostgreSQL's error is about this relation alone, not about the server or the connection."""
     from adbc_driver_manager import Error  # noqa: PLC0415 loaded with the connection
 
     try:

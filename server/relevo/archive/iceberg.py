@@ -47,7 +47,7 @@ _PROPERTIES = {
 
 @dataclass(frozen=True)
 class Registered:
-    """What changed in the table of an entity: how many files it has more, and how many of them are gone."""
+    """The change of an entity's table: the number of added files, and of removed ones."""
 
     entity: str
     added: int = 0
@@ -84,7 +84,7 @@ class IcebergTables:
             raise AssertionError
 
     def remove_others(self, entity: str, list_months: Callable[[], Sequence[Manifest]]) -> Registered:
-        """Let a table forget files that no manifest lists, in its snapshots and in what is left of them, too.
+        """Remove files that no manifest lists from a table, also from its snapshots and the rest of them.
 
         The table is read ahead of the manifests: what a month adds meanwhile is listed by the time it is looked for.
         """

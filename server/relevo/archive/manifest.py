@@ -43,17 +43,17 @@ class Month:
 
     @property
     def key(self) -> dict[str, Any]:
-        """What names it in a statement."""
+        """Its name in statements."""
         return {"entity": self.entity, "month": self.month}
 
     @property
     def relation(self) -> str:
-        """What a table of it is called."""
+        """The name of a table of it."""
         return f"{self.entity}_{self.month:%Y_%m}"
 
     @property
     def folder(self) -> str:
-        """What its keys in the store begin with; engines read year and month from it."""
+        """The beginning of its keys in the store; engines read year and month from it."""
         return f"{self.entity}/year={self.month:%Y}/month={self.month:%m}/"
 
     @property
@@ -64,7 +64,7 @@ class Month:
 
 @dataclass(frozen=True)
 class Manifest(Month):
-    """What a month in the store consists of."""
+    """The contents of a month in the store."""
 
     schema_version: int
     software_version: str
@@ -72,7 +72,7 @@ class Manifest(Month):
     keys: tuple[str, ...]
     parts: tuple[Part, ...]
     export_id: str = ""
-    """What tells this database's month from that of another one with the same name; nothing in the first manifests."""
+    """A mark that tells this database's month from another one of the same name; the first manifests have none."""
     group_rows: Annotated[int, Field(ge=1, le=1_000_000)] = 50_000
     """In groups of how many rows the files were written, and the rows hashed."""
 

@@ -216,7 +216,7 @@ def file_says(path: Path, name: str) -> str | None:
 
 
 def misfit(path: Path, columns: Sequence[Column], rows: int, group_rows: int) -> str:
-    """Say what of a file is not valid: its columns, types, rows or groups; nothing if all is."""
+    """Return the faults of a file: its columns, types, rows or groups; nothing if it has none."""
     file = pq.ParquetFile(path)
     fields = [(each.name, (each.metadata or {}).get(b"relevo.type", b"text").decode()) for each in file.schema_arrow]
     if fields != [(each.name, each.type) for each in columns]:

@@ -184,7 +184,7 @@ def _to_be_dropped(month: Row) -> str:
 
 
 def _registered(row: Row) -> str:
-    """Say whether the Iceberg catalog names a month, as far as this database knows."""
+    """Return whether the Iceberg catalog has a month, as far as this database knows."""
     if row.get("registered_at") is not None:
         return "yes"
     return "failed" if row.get("register_error") else "waits" if row.get("verified_at") else ""
@@ -286,7 +286,7 @@ def register(as_json: AsJson = False) -> None:
     tables = iceberg.IcebergTables(settings, store)
     for entity in restore.ENTITIES:
         added = sum(tables.register(record).added for record in records if record.entity == entity)
-        # What cannot be read may be a store in trouble: nothing is taken out by its word.
+        # An unreadable manifest may mean a store in trouble: no file is removed because of it.
         removed = 0 if complaints else tables.remove_others(entity, lambda: restore.months(store, _raise)).removed
         words = f"{entity}: {several(added, 'file')} added, {removed:,} removed."
         say(words, {"entity": entity, "added": added, "removed": removed}, as_json=as_json)

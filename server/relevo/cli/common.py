@@ -1,4 +1,4 @@
-"""What the commands share: settings, the database, tables, exit codes."""
+"""Shared parts of the commands: settings, the database, tables, exit codes."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def prepared_database(settings: Settings | None = None) -> Iterator[Database]:
 
 
 class Lists:
-    """What a command that lists something reads by: the replica if there is one, and the primary."""
+    """The connection of a command that lists: the replica if there is one, and the primary."""
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
@@ -378,12 +378,12 @@ def warn_of_sound(settings: Settings, *, silently: bool = True) -> None:
 
 
 def say(words: str, told: Mapping[str, Any], *, as_json: bool) -> None:
-    """Say what was done, in a sentence or as one JSON object."""
+    """Print the result, as a sentence or as one JSON object."""
     print_json([told]) if as_json else out.print(words, soft_wrap=True)
 
 
 def tell_more(page: reading.Page, what: str, *, as_json: bool = False) -> None:
-    """Say where the next page begins; of a page that ended early, why. Beside JSON only that, and not in its midst."""
+    """Print where the next page begins, and why a page ended early; beside JSON only that, and not in its midst."""
     if page.looked_at:
         looked = f"It looked at {page.looked_at:,} {what}, and stopped there; older ones may match, too."
         (err if as_json else out).print(f"[dim]{looked} Go on with --before {page.next}[/]", soft_wrap=True)

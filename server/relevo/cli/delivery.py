@@ -73,7 +73,7 @@ def _end(seen: Push) -> Iterator[Line]:
 
 
 def _ending(seen: Push) -> str:
-    """Say how a delivery ended, and behind that what went wrong, if no try has said it before."""
+    """Return how a delivery ended, and its error if no try has shown it before."""
     row = seen.delivery
     code, message = row["last_error_code"], row["last_error_message"]
     is_told = reasons.is_unsent(code) or any(each["at"] == row["completed_at"] for each in seen.failures)

@@ -249,7 +249,7 @@ def preview(  # noqa: PLR0917 typer options
 
 
 def _later(found: values.Preview) -> Iterator[str]:
-    """Say how many would not get it at once, and why."""
+    """Print how many phones would not get it at once, and why."""
     if found.digested:
         yield f"{several(found.digested, 'more installation')} would be told in a digest."
     if found.waiting:
@@ -463,7 +463,7 @@ def show_event(event: EventWord, key: KeyWord = None, project: OfProject = None,
 
 
 def _for_whom(seen: events.Story) -> str:
-    """Say whom an event is for, and in which project, if it names one."""
+    """Return the audience of an event, and its project, if it names one."""
     project = seen.event["project"]
     return f"{_audience_of(seen)}{f', in project {project}' if project else ''}"
 
@@ -490,7 +490,7 @@ def _whole_audience_of(seen: events.Story) -> str:
 
 
 def _none(seen: events.Story) -> str:
-    """Say that there are no deliveries, and why if it went out."""
+    """Print that there are no deliveries, and why if fan-out finished."""
     if seen.nobody is None:
         return "none"
     reasons = ", ".join(f"{n} {why.replace('_', ' ')}" for why, n in seen.nobody.reasons.items())

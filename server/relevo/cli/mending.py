@@ -128,7 +128,7 @@ def _events_released(event_type: str, done: dict[str, Any], *, drop: bool) -> st
 
 
 def _project_released(project: str, held: list[str]) -> str:
-    """Say what was released: nobody is to think that sending had stopped where only a brake was on."""
+    """Print what was released, so that a released brake is not taken for stopped sending."""
     said, name = [], escape(project)
     if "breaker" in held:
         again = "if the fault is still there, it stays stopped"

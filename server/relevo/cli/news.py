@@ -71,7 +71,7 @@ def subscribe(
 
 
 def _trouble(settings: Settings, webhook: str | None) -> str:
-    """Say why nothing could be sent to a webhook by the settings here; workers may have others."""
+    """Return why nothing could be sent to a webhook by the settings here; workers may have others."""
     if webhook is None:
         return ""
     from relevo.app.push_services import webhook_trouble  # noqa: PLC0415 it loads much, and few subscribe

@@ -144,5 +144,5 @@ def installations(  # noqa: PLR0917 typer options
 
 
 def _why_not(row: dict[str, Any]) -> str:
-    """Say why pushes may not go to a phone; a code of ours in words."""
+    """Return why pushes may not go to a phone; a code of ours in words."""
     return reasons.not_allowed(row["why_not"]) if row["why_not"] == "token_moved" else str(row["why_not"])

@@ -85,7 +85,7 @@ def _shop(built: app.App, faces: Sequence[service.Face]) -> demo_room.Shop:
 
 
 def _runs_beside(built: app.App) -> bool:
-    """Say where the embedded default runs already, if it does: who starts it a second time may not have meant to."""
+    """Print where the embedded default already runs, if it does: a second start may be a mistake."""
     if built.settings.database_url is not None:
         return False
     others = [row for row in fleet.running_beside(built.database, socket.gethostname()) if _lives(row["pid"])]
@@ -141,7 +141,7 @@ class Greeting:
         """Wait for the cycles."""
 
     def watch(self, *_: object) -> None:
-        """Say it, now that everything runs; while the port is taken, once it is free."""
+        """Print it once everything runs; if the port is taken, once it is free."""
         if not self._greet():
             self._waiting.start()
 
@@ -205,7 +205,7 @@ def run_cycle(
 
 
 _TOLD = ("cycle", "outcome", "run_id", "counts", "reason", "error", "more")
-"""What is told of a run as JSON, here as over HTTP."""
+"""The JSON of a run, the same here and over HTTP."""
 
 
 def _tell(reports: Sequence[Report], *, as_json: bool) -> NoReturn:

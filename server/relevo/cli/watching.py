@@ -203,7 +203,7 @@ def _print_status(seen: fleet.Status) -> None:
 
 
 def _now(cycle: Row) -> str:
-    """Say what keeps a cycle from running, or where it runs."""
+    """Return what keeps a cycle from running, or where it runs."""
     if cycle["paused_reason"]:
         return f"paused: {escape(cycle['paused_reason'])}"
     if cycle["held_by"]:

@@ -141,7 +141,7 @@ def _parse(file: Path) -> Wording:
 
 @contextmanager
 def _naming(file: Path) -> Iterator[None]:
-    """Say of what is wrong in which file it is."""
+    """Add to an error the file that it is in."""
     try:
         yield
     except InvalidInputError as error:

@@ -1,4 +1,4 @@
-"""Whom an event is for, as the SQL functions read it."""
+"""The audience of an event, as the SQL functions read it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _AUDIENCE = "audience must hold UUIDs of installations"
 
 
 def as_audience(audience: object) -> dict[str, Any]:
-    """Say whom an event is for as the SQL functions read it."""
+    """Return the audience of an event as the SQL functions read it."""
     if type(audience) is list:  # as most are given: `match` costs a lot more
         return {
             "audience": "installations",

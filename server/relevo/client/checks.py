@@ -1,4 +1,4 @@
-"""What is wrong with an event, found before a statement is sent; the SQL functions say the same in the same words."""
+"""Checks of an event before a statement is sent; the SQL functions make the same checks with the same words."""
 
 from __future__ import annotations
 

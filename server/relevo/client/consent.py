@@ -21,7 +21,7 @@ Channel = Literal["push", "web"]
 CHANNELS: tuple[Channel, ...] = get_args(Channel)
 Kind = Literal["installations", "events", "deliveries", "digests", "marks", "kept_items", "choices", "rules"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
-"""What is kept of an owner, as the export has it."""
+"""The data that Relevo keeps of an owner, as the export has it."""
 MOST_AT_ONCE = 1_000
 
 
@@ -40,7 +40,7 @@ class Category:
     chosen_at: datetime | None
     """When the owner last chose; None if they never did."""
     quiet: Quiet | None = None
-    """What its events do in quiet hours, before the rule of their type; None if the type decides."""
+    """The rule of its events for quiet hours, before the rule of their type; None if the type decides."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class OwnerPage:
 
     items: tuple[Mapping[str, Any], ...]
     next: str | None
-    """What `after` is for the next page; None if this is the last."""
+    """The value of `after` for the next page; None if this is the last."""
 
 
 @verb
@@ -133,7 +133,7 @@ def block(*, owner: str, project: str | None = None, reason: str = "") -> Call[i
 
 @verb
 def unblock(*, owner: str, project: str | None = None) -> Call[int]:
-    """Let pushes go to an owner again; return how many phones it is."""
+    """Unblock an owner: pushes go to the owner's phones again. Return the number of these phones."""
     asked = given_fields({"owner": owner, "project": project})
     return Call("block_owner", {"asked": as_json("owner", asked), "blocked": False}, one(int))
 

@@ -38,7 +38,7 @@ class InboxItem:
     read_at: datetime | None
     archived_at: datetime | None
     cursor: str
-    """Its place: `before` goes on from here."""
+    """Its position: `before` continues from here."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class InboxPage:
 
     items: tuple[InboxItem, ...]
     next: str | None
-    """What `before` is for the next page; None if this is the last. A page may be short and have a next one."""
+    """The value of `before` for the next page; None if this is the last. A page may be short and have a next one."""
     raw: Mapping[str, Any]
 
 
@@ -138,7 +138,7 @@ def mark_inbox_before(
 def _asked(
     owner: str | None, installation_id: UUID | None, project: str | None, more: Mapping[str, str | None] | None = None
 ) -> dict[str, Any]:
-    """Say whose inbox it is, and what of it, as the SQL functions read it."""
+    """Return the owner of an inbox and the items asked for, as the SQL functions read them."""
     if (installation_id is None) == (owner is None):
         raise InvalidInputError(
             "An inbox is an owner's, or that of an installation without owner.", hint="inbox(conn, owner='user-7')"

@@ -27,7 +27,7 @@ _MOST = 2**63
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of an event, a delivery or a phone, with its number in the subscription's feed."""
+    """News of an event, a delivery or a phone, with its number in the subscription's feed."""
 
     position: int
     at: datetime
@@ -89,7 +89,7 @@ def read_news(subscription: str, *, after: int | None = None, limit: int = 100) 
 
 @verb
 def acknowledge_news(subscription: str, position: int) -> Call[bool]:
-    """Say that a subscription's news were dealt with up to a position; False if they had been before."""
+    """Acknowledge a subscription's news up to a position; False if they were acknowledged before."""
     dealt_with = _position("position", position)
     return Call("acknowledge_news", {"subscription": _subscription(subscription), "position": dealt_with}, one(bool))
 

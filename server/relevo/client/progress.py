@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 
 def progress_of(state: str, deliveries: Mapping[str, int]) -> str:
-    """Say in a word how far an event is: its state, and once its deliveries are made, what is left to do with them.
+    """Return in a word how far an event is: its state, and once its deliveries are made, what is left to do with them.
 
     It is finished when nothing of it is left to send or to confirm, as in the news `event.finished`.
     """

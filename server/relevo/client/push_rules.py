@@ -1,4 +1,4 @@
-"""What a push may carry beside title, body and data: one table, and what it says of a push."""
+"""The fields that a push may have beside title, body and data: one table, and the checks of a push by it."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ _OWN: Mapping[str, Mapping[str, Rule]] = {
         "urgency": {"kind": "choice", "of": ["very-low", "low", "normal", "high"]},
     },
 }
-"""What a platform has beside the common fields, by the names of its push services."""
+"""The fields of a platform beside the common ones, by the names of its push services."""
 
 OVERRIDES: Mapping[str, Mapping[str, Rule]] = {
     "android": {**_OWN["android"]}
@@ -131,11 +131,11 @@ PUSH_FIELDS: Mapping[str, Rule] = {
     **_COMMON,
     **{platform: {"kind": "object", "fields": fields} for platform, fields in OVERRIDES.items()},
 }
-"""What a push may carry beside title, body and data. `relevo.push_fields()` is the same table; a test compares them."""
+"""The fields that a push may have beside title, body and data. A test compares them with `relevo.push_fields()`."""
 
 
 def push_complaint(given: Mapping[str, Any], rules: Mapping[str, Any] = PUSH_FIELDS, place: str = "push") -> str | None:
-    """Say what is wrong with the fields of a push, or None; a field of None is as if it were not there."""
+    """Return the fault of a push's fields, or None; a field of None counts as absent."""
     for name in sorted(given, key=str):
         if name not in rules:
             return f"{place} has no field {str(name)[:60]}; it may have {', '.join(sorted(rules))}"
@@ -192,7 +192,7 @@ def is_within(value: object, low: float, high: float, *, whole: bool) -> bool:
 
 
 def wanted(rule: Rule) -> str:
-    """Say what a rule of the table asks for."""
+    """Return the values that a rule of the table allows, in words."""
     match rule["kind"]:
         case "text":
             return f"text of 1 to {rule['most']} characters"

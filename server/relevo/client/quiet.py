@@ -21,7 +21,7 @@ class QuietHours:
     """Quiet hours as they were set for an owner or a project, or as they hold for a phone."""
 
     windows: tuple[str, ...] | None
-    """Such as 22:00-07:00, or sat,sun 07:00-10:00; None if none are set."""
+    """Windows such as 22:00-07:00, or sat,sun 07:00-10:00; None if none are set."""
     zone: str | None
     """Of a phone: the time zone that applies. Of an owner or a project: that of phones that registered none."""
     hours_of: Whose | None = None
@@ -47,7 +47,7 @@ class Cap:
     """In an hour, a day or a week of their calendar."""
     most: int
     over: Over = "skip"
-    """What becomes of what is over it: found in the inbox alone, or told in the next digest, too."""
+    """Where an event above the cap goes: to the inbox alone, or also into the next digest."""
 
 
 @verb

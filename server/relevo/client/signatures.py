@@ -48,7 +48,7 @@ class SigningKey:
 
 @dataclass(frozen=True)
 class Claim:
-    """What a signature vouches for: an installation as its phone sends it; None is what it does not send."""
+    """The values that a signature covers, as the phone sends them; None for a value that the phone does not send."""
 
     project: str
     installation_id: UUID

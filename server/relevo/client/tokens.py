@@ -1,4 +1,4 @@
-"""What is wrong with a push token, by its provider; the SQL functions say the same in the same words."""
+"""Checks of a push token, by its provider; the SQL functions make the same checks with the same words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the app's verbs take and return."""
+"""The values that the app's verbs take and return."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Matching:
 
 @dataclass(frozen=True)
 class TenderMatching(Matching):
-    """What a tender is about, for an audience of installations whose preferences match."""
+    """The facts of a tender, for an audience of installations whose preferences match."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ EventRef = int | tuple[str, str] | tuple[str, str, str]
 """An event by its id, by its type and key, or by its type, key and project."""
 Audience = Everyone | Owners | Phones | Topic | Matching | Literal["everyone"] | Sequence[UUID]
 OnConflict = Literal["refuse", "keep"]
-"""What is done with an event whose type and key are known, and which says something else."""
+"""The action for an event whose type and key are known and whose content differs."""
 
 
 @dataclass(frozen=True)
@@ -126,13 +126,13 @@ class Event:
     push: Mapping[str, Any] = field(default_factory=dict)
     """Further fields of the push message: sound, badge, link, …; `relevo.client.push_rules.PUSH_FIELDS` lists them."""
     audience: Audience = field(kw_only=True)
-    """Whom it is for: Everyone(), Owners(…), Phones(…), Topic(…) or Matching(…). There is no default: nobody tells
+    """The audience: Everyone(), Owners(…), Phones(…), Topic(…) or Matching(…). There is no default: nobody tells
     everyone by forgetting a word. "everyone" is Everyone(), and a list of ids is Phones; an empty one is nobody."""
     topics: Sequence[str] = field(default=(), kw_only=True)
-    """What it is about, for an audience of Matching: it goes only to phones that asked for one of these topics.
+    """Topics, for an audience of Matching: the event goes only to phones that asked for one of them.
     Topic(…) is the same as an audience."""
     arguments: Mapping[str, Any] | None = field(default=None, kw_only=True)
-    """What goes into the texts of its type, by name, in place of title and body; `{}` if they name nothing."""
+    """Arguments for the texts of its type, by name, in place of title and body; `{}` if they name nothing."""
     category: str | None = None
     """Installations that opted out of it are left out."""
     lane: Literal["urgent", "bulk"] | None = None
@@ -141,9 +141,9 @@ class Event:
     deadline_at: datetime | None = None
     ttl_s: int | None = None
     collapse: str | None = None
-    """What it is about: a later event of this type and collapse key takes its place on each phone."""
+    """The collapse key: a later event of this type and collapse key replaces this one on each phone."""
     batch: Mapping[str, str] | None = None
-    """What it is gathered by, where its type gathers: a `key`, and the `title` and `body` of the push of several."""
+    """The batch, if its type gathers: a `key`, and the `title` and `body` of the push of several."""
     project: str | None = None
     """The only project whose phones it is for. Keys are unique within a project."""
 
@@ -197,7 +197,7 @@ class EventStatus:
 
 @dataclass(frozen=True)
 class Preview:
-    """Whom an event would reach: how many installations (beyond some 10,000 an estimate), and some of them."""
+    """The reach of an event: how many installations (beyond some 10,000 an estimate), and some of them."""
 
     count: int
     exact: bool
@@ -208,7 +208,7 @@ class Preview:
     at_most: int
     """Of an estimate the bounds that hold nineteen times of twenty: few who registered together are easily missed."""
     warnings: tuple[str, ...] = ()
-    """What of the event would not reach some of these phones as it is, in sentences."""
+    """Parts of the event that would not reach some of these phones as they are, in sentences."""
     digested: int = 0
     """How many more are told in a digest; of many an estimate."""
     waiting: int = 0
@@ -279,7 +279,7 @@ class InstallationStatus:
 
 @dataclass(frozen=True)
 class Preference:
-    """What an installation asks for; None is a wildcard.
+    """The events that an installation asks for; None is a wildcard.
 
     `rubro_prefix`, `tipo`, `region` and the amounts belong to tenders and leave it in 0.6: `TenderPreference` has them.
     """
@@ -306,4 +306,4 @@ class Preference:
 
 @dataclass(frozen=True)
 class TenderPreference(Preference):
-    """What an installation asks for among tenders; None is a wildcard."""
+    """The tenders that an installation asks for; None is a wildcard."""

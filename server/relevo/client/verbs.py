@@ -101,7 +101,7 @@ def cancel(event: EventRef, reason: str = "") -> Call[bool]:
 
 @verb
 def complete(what: EventRef | UUID | None = None, reason: str = "", *, owner: str | None = None) -> Call[bool]:
-    """Say that an event, or all for one installation (by UUID), was handled elsewhere: the rest ends unsent.
+    """Complete an event, or everything for one installation (by UUID), as handled elsewhere: the rest ends unsent.
 
     With an owner: that they handled the event, or everything until now, on one phone; the others get no more of it.
     """
@@ -357,7 +357,7 @@ def _event(event: Event) -> dict[str, Any]:
 
 
 def _wish(on_conflict: object) -> dict[str, Any]:
-    """Say what is to be done with other content as the SQL functions read it; nothing, if it is what is done anyway."""
+    """Return the action for other content as the SQL functions read it; nothing for the default."""
     if on_conflict not in ("refuse", "keep"):
         raise InvalidInputError(
             f"on_conflict must be refuse or keep, got {quoted(on_conflict)}.", hint="The default is refuse."

@@ -32,13 +32,13 @@ _ELSEWHERE = {
     "OUTBOX_WORKER_RETRY_BASE_MS": "OUTBOX_RETRY_BASE_MS",
     "OUTBOX_WORKER_RETRY_MAX_MS": "OUTBOX_RETRY_MAX_MS",
 }
-"""What other workers of outboxes call what is set here by another name."""
+"""Settings of other outbox workers, with the name of the same setting here."""
 _NOWHERE = {
     "PDF_RENDER_CONCURRENCY": "Relevo renders no documents: it sends pushes",
     "WORKER_API_BASE_URL": "workers speak to the database, and need no API",
     "WORKER_API_SERVICE_TOKEN": "workers speak to the database; `relevo token make` makes tokens for HTTP",
 }
-"""What other workers of outboxes have and Relevo has no use for, and why."""
+"""Settings of other outbox workers that Relevo does not need, with the reason."""
 _FIXED = {
     "FANOUT_INTERVAL_MINUTES": "DISPATCH_INTERVAL_MINUTES",
     "FOLDER_INTERVAL_MINUTES": "WORKER_INTERVAL_MINUTES",
@@ -61,7 +61,7 @@ _FIXED = {
     "RECEIPT_GIVE_UP_MS": "86400000",
     "WORKER_MISFIRE_GRACE_MS": "3600000",
 }
-"""What was a setting up to 0.3, with what it is now."""
+"""Settings of versions up to 0.3, with their present names."""
 
 
 def load(
@@ -202,7 +202,7 @@ def _strangers(names: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _lowered(values: Mapping[str, str]) -> tuple[str, ...]:
-    """Say where less is done than was set."""
+    """Name the settings whose effect is less than was set."""
     given = values.get("outbox_concurrency", "0")
     if not _is_whole(given) or int(given) <= PUSH_CONNECTIONS:
         return ()

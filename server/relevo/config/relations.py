@@ -8,7 +8,7 @@ from typing import NamedTuple
 from relevo.config.settings import Settings
 
 Complaints = dict[tuple[str, ...], str]
-"""What is wrong, by the settings it is about; the first one is to be changed."""
+"""A fault, by the settings it is about; the first one is to be changed."""
 _MAX_QUOTED = 100
 
 
@@ -26,7 +26,7 @@ class Limit(NamedTuple):
         return bool(value <= ceiling if self.may_equal else value < ceiling)
 
     def complaint(self, settings: Settings) -> str:
-        """Say which setting is wrong and what would be right."""
+        """Name the setting that is wrong, and a right value."""
         share = {1: "", 2: "half of ", 3: "a third of "}[self.part]
         bound = f"{'at most' if self.may_equal else 'less than'} {share}{self.of.upper()}"
         return f"must be {bound} ({getattr(settings, self.of)}), got {getattr(settings, self.name)}"

@@ -58,7 +58,7 @@ class Derived(NamedTuple):
     says: str
     """How it follows, in words."""
     nominal: Any = None
-    """What it is unless another setting makes it differ, if there is such a value."""
+    """Its value unless another setting changes it, if there is such a value."""
 
     def __call__(self, data: dict[str, Any]) -> Any:
         """Return the default that fits the settings validated so far."""

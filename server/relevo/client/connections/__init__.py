@@ -56,7 +56,7 @@ def awaited(
 
 
 def _sign(call: Any, plan: Callable[..., Any], first: str) -> None:
-    """Let help() show the connection ahead of what the plan takes, and what comes back in place of the steps."""
+    """Make help() show the connection before the plan's parameters, and the result in place of the steps."""
     told = inspect.signature(plan)
     ahead = inspect.Parameter("connection", inspect.Parameter.POSITIONAL_ONLY, annotation=first)
     answer = str(told.return_annotation).partition("[")[2].removesuffix("]")

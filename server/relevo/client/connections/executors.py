@@ -1,4 +1,4 @@
-"""What each kind of connection has to do; nothing here commits."""
+"""The duties of each kind of connection; none of them commits."""
 
 from __future__ import annotations
 

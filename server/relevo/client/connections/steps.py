@@ -1,4 +1,4 @@
-"""What a verb does, as values: the statement it sends, how the answer is read, when it rests.
+"""The steps of a verb, as values: the statement it sends, how the answer is read, when it sleeps.
 
 Plain classes, for whoever imports the verbs waits for them to be made.
 """
@@ -17,7 +17,7 @@ T_co = TypeVar("T_co", covariant=True)
 
 Rows = Sequence[tuple[Any, ...]]
 Parameter = str | int | Sequence[str] | Sequence[int] | None
-"""What every driver can send: JSON is text made by `as_json`, a UUID is its text."""
+"""Values that every driver can send: JSON is text made by `as_json`, a UUID is its text."""
 
 
 class Call(Generic[T]):

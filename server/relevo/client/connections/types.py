@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session, scoped_session
 
 
 class DjangoConnection(Protocol):
-    """What tells Django's connection from others."""
+    """The attribute by which Django's connection is recognized."""
 
     vendor: str
     in_atomic_block: bool
@@ -22,7 +22,7 @@ class DjangoConnection(Protocol):
 
 
 class AsyncpgConnection(Protocol):
-    """What tells asyncpg's connections, one's own and those lent by a pool, from others."""
+    """The attribute by which asyncpg's connections are recognized, both own ones and those lent by a pool."""
 
     def is_in_transaction(self) -> bool:
         """Return whether a transaction is open."""
