@@ -1,4 +1,4 @@
-"""What Chile's tenders are sorted by: its regions, and the segments of UNSPSC that rubros begin with."""
+"""The classes of Chile's tenders: its regions, and the segments of UNSPSC that rubros begin with."""
 
 from __future__ import annotations
 

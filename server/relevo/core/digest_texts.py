@@ -1,4 +1,4 @@
-"""What a digest says where nobody saved texts for it: how many there are, and the names of the best."""
+"""The text of a digest without saved texts: how many events there are, and the names of the best."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from relevo.core.wordings import Text
 
 DEFAULT_LOCALE = "en"
 ARGUMENTS = ("count", "more", "first", "second", "third")
-"""What texts that are saved for digests may name."""
+"""The arguments that saved texts of digests may name."""
 _TITLES = {"en": ("1 new for you", "{count} new for you"), "es": ("1 novedad para ti", "{count} novedades para ti")}
 _MORE = {"en": "and {count} more", "es": "y {count} más"}
 _LONGEST_NAME = 120

@@ -54,7 +54,7 @@ class UsageError(RelevoError):
 
 
 class NotFoundError(UsageError):
-    """What was named is not there."""
+    """The named thing does not exist."""
 
 
 class RunGivenUpError(RelevoError):
@@ -93,7 +93,7 @@ class InvalidInputError(RelevoError):
 
 
 class InvalidSignatureError(RelevoError):
-    """What was received is not signed by whom it should be; it is to be refused."""
+    """A received message lacks the right signature; refuse it."""
 
 
 class EventConflictError(InvalidInputError):

@@ -1,4 +1,4 @@
-"""What sources bring: items, what could not be used, and how asking went."""
+"""The data that sources return: items, rejects, and how asking went."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class News:
 
 @dataclass(frozen=True)
 class Reject:
-    """What a source offered and could not be used: where it lies and why."""
+    """An entry of a source that could not be used: its place and the reason."""
 
     place: str
     reason: str
@@ -88,7 +88,7 @@ class Reject:
 
 @dataclass(frozen=True)
 class Fetched:
-    """What a source answered; "could not ask" (unavailable, rejected) is never "nothing new" (unchanged, ok)."""
+    """The answer of a source; "could not ask" (unavailable, rejected) is never "nothing new" (unchanged, ok)."""
 
     outcome: Literal["ok", "unchanged", "unavailable", "rejected"]
     cursor: Mapping[str, Any]
@@ -105,4 +105,4 @@ class Fetched:
     seen: tuple[tuple[str, str], ...] = ()
     """Namespace and name of items that are there and could not be read yet: they are no news later."""
     problems: tuple[str, ...] = ()
-    """What stays wrong with the source until somebody mends it, for whoever looks at its health."""
+    """Open problems of the source, for readers of its health."""

@@ -55,7 +55,7 @@ _PUSH_TOKEN = re.compile(
 )
 _FCM_TOKEN = re.compile(r"(?<![\w-])([\w-]{4})[\w-]*:APA91b[\w-]*")
 _APNS_PATH = re.compile(r"(/3/device/[0-9a-f]{4})[0-9a-f]+", re.IGNORECASE)
-# Who knows the address and the keys of a browser's subscription can push to it: of the address the host is told.
+# Address and keys of a browser's subscription are enough to push to it: the log has only the host of the address.
 _SUBSCRIPTION = re.compile(r"(endpoint\\*[\"']?\s*[:=]\s*\\*[\"']?https?://[^\s/\"'\\]+)/[^\s\"'\\]*", re.IGNORECASE)
 _SUBSCRIPTION_KEY = re.compile(r"((?:p256dh|auth)\\*[\"']\s*:\s*\\*[\"']?)[\w+/=-]+", re.IGNORECASE)
 _PUSH_ADDRESS = re.compile(
@@ -108,7 +108,7 @@ def _hide_password(word: re.Match[str]) -> str:
 
 
 def normalise_error(error: BaseException, limit: int = 500) -> str:
-    """Say in one scrubbed line of at most `limit` characters what went wrong."""
+    """Return the error in one scrubbed line of at most `limit` characters."""
     said = " ".join(str(error).encode("utf-8", "replace").decode()[:_MAX_SCANNED].split())
     if isinstance(error, RelevoError):
         return _shorten(scrub(said), limit)

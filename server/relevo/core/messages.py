@@ -1,4 +1,4 @@
-"""What a push says: an event's draft in Expo's words, and the messages that providers write of it."""
+"""The content of a push: an event's draft in Expo's words, and the messages that providers write of it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Message = Mapping[str, Any]
 
 
 class Draft(NamedTuple):
-    """What the pushes of one event to phones of one kind have in common."""
+    """The common content of the pushes of one event to phones of one kind."""
 
     fields: Mapping[str, Any]
     """In Expo's words; without `to`, `ttl` and `data`."""

@@ -1,4 +1,4 @@
-"""What one process counts of its own work, in Prometheus's form.
+"""The counters of one process's work, in Prometheus's form.
 
 Counters and histograms are this process's: add those of all replicas up. Gauges of the fleet are read from the database
 (`relevo.operators.gauges`) and are the same on every replica: take the largest, never the

@@ -36,7 +36,7 @@ class Budget:
 
 @dataclass(frozen=True)
 class Step:
-    """What one bounded batch of a cycle did, and whether more seems to be waiting."""
+    """The result of one bounded batch of a cycle, and whether more seems to be waiting."""
 
     counts: Mapping[str, int] = field(default_factory=dict)
     items: int = 0
@@ -55,7 +55,7 @@ class Report:
     """How one call of the runner ended."""
 
     cycle: str
-    """Its name with its source, as in ingest:folder."""
+    """The cycle's name with its source, as in ingest:folder."""
     outcome: RunOutcome
     run_id: int | None = None
     counts: Mapping[str, int] = field(default_factory=dict)
@@ -137,7 +137,7 @@ DIGEST = "relevo.digest"
 
 
 class Content(NamedTuple):
-    """What an event says."""
+    """The content of an event."""
 
     id: int
     title: str
@@ -175,7 +175,7 @@ class SentRequest(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """What the journal says of a delivery: send it; it was sent, with this late ticket; or what stands in its way."""
+    """The journal's verdict on a delivery: send it; it was sent, with this late ticket; or why it must not be sent."""
 
     event_day: date
     id: int
@@ -186,7 +186,7 @@ class Verdict(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What became of one delivery; `attempted` says whether a request was started for it.
+    """The outcome of one delivery; `attempted` is whether a request was started for it.
 
     A retry of what was attempted waits as its type's policy says, at least `retry_after_ms`; of what was not, that.
     """
@@ -231,7 +231,7 @@ class Awaiting(NamedTuple):
 
 @dataclass(frozen=True)
 class ReceiptAnswer:
-    """What a receipt, or its absence, means for a sent delivery.
+    """The meaning of a receipt, or of its absence, for a sent delivery.
 
     `spent` is -1 where the attempt is given back, `paced` tells whether a retry waits as its type's policy says.
     """
@@ -246,7 +246,7 @@ class ReceiptAnswer:
 
 
 Fate = Literal["sent", "ok", "retryable", "invalid", "failed", "credential", "unclear", "not_sent"]
-"""What an answer means for one push.
+"""The meaning of an answer for one push.
 
 sent: taken, to be confirmed by a receipt. ok: taken, and there is no receipt. credential: refused, by the project's
 fault. unclear: nobody knows whether it was taken. not_sent: definitely not taken, and not for its own sake: it spends
@@ -256,7 +256,7 @@ Pauses = Literal["message", "phone", "project"]
 
 
 class Ticket(NamedTuple):
-    """What the provider said of one push, in a ticket or in a receipt, classified once."""
+    """The provider's answer for one push, in a ticket or in a receipt, classified once."""
 
     fate: Fate
     id: str | None = None
@@ -268,7 +268,7 @@ class Ticket(NamedTuple):
     retry_after_ms: int = 0
     """With retryable, not_sent and unclear: it is not tried again before."""
     pauses: Pauses = "message"
-    """Whose pause that is: of this message, of all that goes to its phone, or of its whole project.
+    """The scope of that pause: this message, everything for its phone, or its whole project.
 
     What has to wait because its project sent too much spends no attempt.
     """
@@ -330,7 +330,7 @@ ReplyKind = Literal[
     "mixed_projects",
     "rejected",
 ]
-"""What became of a whole request.
+"""The outcome of a whole request.
 
 answered: one ticket per message, in their order. unclear: maybe accepted (5xx, read timeout, an unreadable body).
 The others were definitely not accepted. held_back: we did not even try. not_sent: no connection. throttled: come

@@ -24,7 +24,7 @@ class OutOfTime(NoRequestsLeft):
 
 
 class SourceContext(Protocol):
-    """What the ingest cycle lends a source: what is known already, and its turn in the fleet's queue of requests."""
+    """Services for a source: the state kept of it, and its turn in the fleet's queue of requests."""
 
     def now(self) -> datetime:
         """Return the database's time."""
@@ -54,7 +54,7 @@ class Source(Protocol):
 
     @property
     def name(self) -> str:
-        """Its name, unique in the fleet."""
+        """The source's name, unique in the fleet."""
 
     @property
     def interval_ms(self) -> int:
@@ -92,7 +92,7 @@ class PushProvider(Protocol):
 
     @property
     def name(self) -> str:
-        """Its name, as it stands in `provider` columns."""
+        """The provider's name, as it stands in `provider` columns."""
 
     @property
     def max_messages(self) -> int:
@@ -139,7 +139,7 @@ class WritesMessages(Protocol):
 
 @dataclass(frozen=True)
 class PushContext:
-    """What a middleware may know of the push request it wraps."""
+    """The facts that a middleware gets about the push request it wraps."""
 
     request_id: UUID
     project: str
@@ -149,7 +149,7 @@ class PushContext:
     event_ids: tuple[int, ...] = ()
     """The events that its messages tell, each once."""
     event_types: tuple[str, ...] = ()
-    """Their types, each once."""
+    """The types of the events, each once."""
 
 
 PushMiddleware = Callable[[PushContext, Callable[[], Reply]], Reply]
@@ -165,7 +165,7 @@ class Warehouse(Protocol):
 
 
 class ArchiveStore(Protocol):
-    """Where exported months are kept. What it cannot do is an ArchiveError; an object is there whole or not at all."""
+    """The store of exported months. A failure is an ArchiveError; an object exists whole or not at all."""
 
     @property
     def name(self) -> str:

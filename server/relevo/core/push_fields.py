@@ -26,7 +26,7 @@ class Cell(NamedTuple):
 
     how: How
     where: str = ""
-    """What it is there, as the push service names it; of what is changed also how."""
+    """The field's name at the push service; for a changed field also the change."""
 
 
 ROUTES = tuple(

@@ -1,4 +1,4 @@
-"""What of an event's push is for one phone: the common fields, and in their place those of the phone's platform."""
+"""The fields of an event's push for one phone: the common ones, replaced by those of the phone's platform."""
 
 from __future__ import annotations
 

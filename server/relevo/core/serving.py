@@ -1,4 +1,4 @@
-"""What our two HTTP servers, the API and the sandbox, have in common: how they listen, and uvicorn's options."""
+"""Common parts of our two HTTP servers, the API and the sandbox: how they listen, and uvicorn's options."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ Status = Literal[
     "cancelled",
     "unknown",
 ]
-"""What a delivery comes to."""
+"""The statuses of deliveries after pending."""
 STATUSES: tuple[str, ...] = ("pending", *get_args(Status))
 SENT: tuple[Status, ...] = ("sent", "ok", "unconfirmed")
 """Those that the push service took."""

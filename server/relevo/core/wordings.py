@@ -49,7 +49,7 @@ class RenderError(ValueError):
 
 
 class Text(NamedTuple):
-    """What is shown: a subtitle only where there is one."""
+    """The rendered text: with a subtitle only if there is one."""
 
     title: str
     body: str

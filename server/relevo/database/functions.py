@@ -49,7 +49,7 @@ class Function:
 
 @dataclass(frozen=True)
 class Changes:
-    """What differs between the files and the database: the files to apply, and the functions to drop."""
+    """The difference between the files and the database: the files to apply, and the functions to drop."""
 
     files: Sequence[Function]
     changed: frozenset[str]

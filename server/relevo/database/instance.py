@@ -48,7 +48,7 @@ class Standing:
     """How long ago it was seen."""
 
     def differences(self) -> list[str]:
-        """Say in what it differs from where it belongs; nothing if it is at home."""
+        """Return how the database differs from its home; nothing if it is there."""
         return [*self._moved(), *self._renamed()]
 
     def _moved(self) -> Iterator[str]:
@@ -78,7 +78,7 @@ class Standing:
         return {"here": self.here.name, "home": self.home.name, "worker": self.would_stop}
 
     def trouble(self) -> str:
-        """Say why nothing may be sent from here, or nothing if all is well."""
+        """Return why nothing may be sent from here; nothing if all is well."""
         found = self.differences()
         if not found:
             return ""
@@ -125,7 +125,7 @@ def adopt(
     *,
     force: bool = False,
 ) -> None:
-    """Let this database belong where it is, record who said so and what was queued, and have the cycles look at once.
+    """Make this database's present place its home, record who did it and what was queued, and call the cycles at once.
 
     What would stop a fleet that is at work is refused, unless it is forced.
     """

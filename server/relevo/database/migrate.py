@@ -94,7 +94,7 @@ OLDEST = Applied(
 """The last migration of the oldest version from which this one upgrades; the files go on from there."""
 
 Step = Migration | Changes
-"""What one transaction does: a migration, or all changes of functions."""
+"""The work of one transaction: a migration, or all changes of functions."""
 
 Tell = Callable[[Step], None]
 """Is called with each step when it was run."""
@@ -302,7 +302,7 @@ def _applied(connection: Connection) -> list[Applied]:
 
 @dataclass(frozen=True)
 class _Version:
-    """What a version has to run: its migrations, then its functions; none of these if there are no files of them."""
+    """The files that a version runs: its migrations, then its functions; none if it has no files."""
 
     known: Sequence[Migration]
     files: Sequence[Function]
@@ -391,7 +391,7 @@ def _apply(connection: Connection, migration: Migration, files: Sequence[Functio
 
 @contextmanager
 def _undone(subject: str) -> Iterator[None]:
-    """Say of what PostgreSQL refused that it was undone; a lock that was not free in time is another error."""
+    """Add to PostgreSQL's refusal that it was undone; a lock that was not free in time is another error."""
     try:
         yield
     except psycopg.Error as error:

@@ -63,7 +63,7 @@ _REFUSALS = (
 
 
 def explain_unavailable(error: BaseException) -> DatabaseUnavailableError:
-    """Tell a server that is not there from one that does not let us in, and say which of three reasons it has."""
+    """Distinguish an absent server from one that refuses us, and return which of three reasons it has."""
     reason = normalise_error(error, 200)
     for pattern, why, mend in _REFUSALS:
         if re.search(pattern, str(error)):

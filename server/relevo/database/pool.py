@@ -406,7 +406,7 @@ class Database:
                 self._note(down=False)
 
     def _doubt(self, *, probing: bool = False) -> None:
-        """Have somebody prove, on a new connection, that the server answers."""
+        """Start a thread that proves, on a new connection, that the server answers."""
         self.is_doubted = True
         if self._prober is not None and not probing:
             self._prober()
@@ -440,14 +440,14 @@ class Database:
         return self._reachable.is_set()
 
     def probe_by(self, prober: Callable[[], None] | None) -> None:
-        """Have somebody look again and again whether the server answers, and called when it seems that it does not.
+        """Register a check of whether the server answers, called when it seems not to.
 
         While it does not, all others wait for his word instead of trying on their own; None ends that.
         """
         self._prober = prober
 
     def on_reachable(self, action: Callable[[], None]) -> None:
-        """Have something done, quickly, each time the server answers again, or answers after connections were lost."""
+        """Register a quick callback for each time the server answers again, or answers after connections were lost."""
         self._on_reachable.append(action)
 
     def tell_reachable(self) -> None:

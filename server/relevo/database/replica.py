@@ -40,14 +40,14 @@ _POLL_S = 0.02
 
 @dataclass(frozen=True)
 class ReadResult(Generic[T]):
-    """What was read, and how old it is at most; of the primary it is not old at all."""
+    """Rows that were read, and their age at most; rows of the primary have no age."""
 
     value: T
     age_s: float | None = None
 
 
 class Server(NamedTuple):
-    """What a server says of itself: by what its database is known, and how old its newest change is."""
+    """A server's facts about itself: the identity of its database, and the age of its newest change."""
 
     system_identifier: str | None
     """None where this role may not read it."""
@@ -58,7 +58,7 @@ class Server(NamedTuple):
     age_s: float | None
 
     def differs_from(self, primary: Server) -> str:
-        """Say why this is no replica of the primary's database; nothing if it is one."""
+        """Return why this is not a replica of the primary's database; nothing if it is one."""
         here, there = self.system_identifier, primary.system_identifier
         if here is not None and there is not None and here != there:
             return f"it is server {here}, and DATABASE_URL leads to server {there}"
@@ -99,7 +99,7 @@ def _behind(replica: Database, position: str) -> float | None:
 
 
 def said(error: Exception) -> str:
-    """Say in a clause why a replica cannot be asked."""
+    """Return in a clause why a replica cannot be asked."""
     if isinstance(error, (pg.UndefinedTable, pg.UndefinedFunction, pg.InvalidSchemaName, pg.InsufficientPrivilege)):
         return "it has no tables of Relevo that this role may read"
     return str(error)

@@ -1,4 +1,4 @@
-"""What one claim goes through: compose, journal, send, decide, settle. It reads in that order."""
+"""The steps of one claim, in order: compose, journal, send, decide, settle."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _log = structlog.get_logger("relevo.dispatch")
 
 
 class _Journalled(NamedTuple):
-    """What the journal returned for a wave: the requests to send, and the answers of what it holds back."""
+    """The journal's answer for a wave: the requests to send, and the answers of held deliveries."""
 
     requests: list[PushRequest]
     answers: list[Answer]
@@ -47,7 +47,7 @@ class ClaimSender:
     """How much of the project's rate was reserved for what may be sent of it, and is not used yet."""
     surprised: bool = False
     busy: BaseException | None = None
-    """What stood in its way: a lock, or a statement that took too long."""
+    """The obstacle: a lock, or a statement that took too long."""
     hanging: bool = False
     """Whether all that is left of it hangs in code of others, so that it is in nobody's way."""
     recorder: Recorder = field(init=False)
@@ -72,7 +72,7 @@ class ClaimSender:
 
     @property
     def claim(self) -> Claim:
-        """What it holds."""
+        """The deliveries that the claim holds."""
         return self.context.claim
 
     @property

@@ -1,4 +1,4 @@
-"""What was counted, and what went wrong, in a claim or in a whole run."""
+"""The counts and errors of a claim or of a whole run."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Report:
 
     @contextmanager
     def in_passing(self, project: str) -> Iterator[None]:
-        """Let nothing that is written of a project, beside its deliveries, cost more than a sentence."""
+        """Limit an error of a write about a project, beside its deliveries, to a sentence in the report."""
         try:
             yield
         except Exception as error:  # noqa: BLE001 whatever it is, the deliveries come first

@@ -1,4 +1,4 @@
-"""What every claim of a worker needs, and what the parts of one claim share."""
+"""Services that every claim of a worker needs, and values that the parts of one claim share."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _PATIENCE_S = 1.0
 
 @dataclass(frozen=True)
 class WorkerServices:
-    """What every claim of a worker needs."""
+    """Services that every claim of a worker needs."""
 
     settings: Settings
     database: Database
@@ -61,7 +61,7 @@ class WorkerServices:
 
 @dataclass(eq=False)
 class ClaimContext:
-    """What the parts of one claim share: the claim, whom it goes to, how long they may wait, and what they report."""
+    """Shared values of one claim's parts: the claim, its recipient, the longest wait, and the report."""
 
     services: WorkerServices
     run: Run
@@ -69,7 +69,7 @@ class ClaimContext:
     lane: Lane
     pool: RequestPool
     allowance: Allowance
-    """What its project may send now, as it was when it was claimed."""
+    """Its project's allowance at the time of the claim."""
     report: Report = field(default_factory=Report)
 
     probe: bool = field(init=False)

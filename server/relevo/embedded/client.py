@@ -41,7 +41,7 @@ class Embedded:
         self._users.close()
 
     def inheritable(self) -> int:
-        """Let a program we exec hold the server up in our place; gives the descriptor that does it."""
+        """Prepare the program that we exec to keep the server up in our place; return the descriptor that does it."""
         os.set_inheritable(self._users.fd, True)
         return self._users.fd
 
@@ -132,7 +132,7 @@ class _Arrival:
             if unguarded:
                 self._start_guardian(guardian)
                 said = None
-            # What a guardian says that failed before we came is meant for others.
+            # A failure that a guardian reported before we came is meant for others.
             self.waiting = said is None or said.status != "failed"
             return said if said and said.status == "ready" else None
 

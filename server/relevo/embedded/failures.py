@@ -62,7 +62,7 @@ def quote(output: str, layout: Layout) -> str:
 
 
 def tail(path: Path, start: int = 0) -> str:
-    """What a log says from a byte on, but no more than its last few kilobytes."""
+    """Return a log from a byte on, but no more than its last few kilobytes."""
     try:
         with path.open("rb") as log:
             log.seek(max(start, path.stat().st_size - 8192))

@@ -236,7 +236,7 @@ class Guardian:
             self.leash = None
 
     def _pause(self, seconds: float = BEAT_S) -> None:
-        """Let time pass, and leave if it is time to."""
+        """Wait for a short time, and leave if it is time to."""
         until = time.monotonic() + seconds
         while True:
             time.sleep(BEAT_S)
@@ -263,7 +263,7 @@ class Guardian:
         return False
 
     def _say(self, state: State) -> None:
-        """Tell the users, unless the folder is no longer ours to write in."""
+        """Inform the users, unless the folder is no longer ours to write in."""
         self.state = state
         if not self.lock.in_place():
             return

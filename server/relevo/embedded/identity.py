@@ -24,7 +24,7 @@ class Identity:
     switch: tuple[int, int] | None = None
 
     def popen(self) -> dict[str, Any]:
-        """What subprocess.Popen needs to know."""
+        """Arguments for subprocess.Popen."""
         if self.switch is None:
             return {}
         return {"user": self.switch[0], "group": self.switch[1], "extra_groups": []}
@@ -39,7 +39,7 @@ class Identity:
         os.chown(path, uid, gid)
 
     def close_off(self, folder: Path) -> None:
-        """Let nobody into the folder but us and, where it is someone else, the server's user."""
+        """Restrict the folder to us and, if it is someone else, the server's user."""
         if self.switch is not None:
             os.chown(folder, -1, self.switch[1])
         folder.chmod(0o700 if self.switch is None else 0o710)

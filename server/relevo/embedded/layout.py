@@ -1,4 +1,4 @@
-"""What lies where in the embedded server's folder, and what its guardian says there."""
+"""Files in the embedded server's folder, and the messages of its guardian there."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Layout:
         self.server_lock = folder / "server.lock"
         """Inherited by initdb, postgres and all their children: free means that none of them is left."""
         self.state = folder / "state.json"
-        """What the guardian last said."""
+        """The guardian's last message."""
         self.password = folder / "password"
         """The superuser's password, for the owner's eyes only."""
         self.port = folder / "port"

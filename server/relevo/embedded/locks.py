@@ -24,7 +24,7 @@ class Lock:
         return self._try(fcntl.LOCK_EX)
 
     def unlock(self) -> None:
-        """Let go but keep the file open."""
+        """Release the lock but keep the file open."""
         fcntl.flock(self.fd, fcntl.LOCK_UN)
 
     def in_place(self) -> bool:

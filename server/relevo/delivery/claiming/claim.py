@@ -32,7 +32,7 @@ class Wave:
 
     @cached_property
     def events(self) -> str:
-        """Their events, each once."""
+        """The events of the deliveries, each once."""
         return array({delivery.notification_event_id for delivery in self.deliveries})
 
     @cached_property
@@ -58,7 +58,7 @@ class Claim:
     since: float = field(default_factory=time.monotonic, compare=False)
     """When this process last knew that the whole lease lay before it."""
     contents: Mapping[int, Content] = field(default_factory=dict, compare=False, repr=False)
-    """What its events say, as far as the claim returned it."""
+    """The contents of its events, as far as the claim returned them."""
     taken_at: float = field(default=0.0, init=False, compare=False)
     """Since when it is held, by the monotonic clock."""
     loss: tuple[LossReason, str] | None = field(default=None, init=False)
@@ -141,7 +141,7 @@ class Claim:
 
 @dataclass(frozen=True)
 class Verdicts:
-    """What the journal says of a wave: what is held back, what is ours if not all is; the rest may be sent."""
+    """The journal's answer for a wave: the held deliveries, and the own ones if not all are; the rest may be sent."""
 
     wave: Sequence[PushRequest]
     held: Mapping[int, Verdict] = field(default_factory=dict)

@@ -149,7 +149,7 @@ class Claims(Journal, Settling):
         return claim
 
     def keep(self, claim: Claim) -> None:
-        """Have the heartbeat extend a claim until it is dropped."""
+        """Add a claim to the heartbeat, which extends it until it is dropped."""
         self._heartbeat.keep(claim.token, claim, self.renew)
 
     def renew(self, connection: Connection, claims: Mapping[UUID, Claim]) -> Renewed:

@@ -1,4 +1,4 @@
-"""What the statements around claims take and return, column by column."""
+"""The columns that the statements around claims take and return."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Chunk(NamedTuple):
     once: Sequence[bool] | None = None
     deadlines: Sequence[datetime | None] | None = None
     seconds: Sequence[float | None] | None = None
-    """What is then each delivery's own: whether it goes at most once, its deadline, and in how many seconds that is."""
+    """The values of each delivery alone: whether it goes at most once, its deadline, and the seconds left to it."""
     content_id: int | None = None
     title: str = ""
     body: str = ""
@@ -67,7 +67,7 @@ class Chunk(NamedTuple):
     wording: int | None = None
     texts: str | None = None
     arguments: str | None = None
-    """What its event says, where the claim returned that, too; its JSON is text."""
+    """The content of its event, if the claim returned it; its JSON is text."""
 
 
 def deliveries_of(project: str, lane: Lane, chunks: Iterable[Chunk]) -> tuple[Delivery, ...]:
@@ -181,7 +181,7 @@ def keys(deliveries: Sequence[Delivery] | Sequence[Awaiting] | Sequence[Answer])
 
 
 class _Kind(NamedTuple):
-    """What deliveries have in common whose answers are written alike: most of a claim are of one kind."""
+    """The common values of deliveries whose answers are written alike: most of a claim are of one kind."""
 
     answer: Answer
     """Without what is a delivery's own."""

@@ -1,4 +1,4 @@
-"""What is due: which lanes have something to send, and may, remembered between reads of the queue.
+"""Due lanes: those with something to send that may send it, remembered between reads of the queue.
 
 A read finds what was added to the queue since the one before, and checks the lanes that should be due. What
 waits for a time or a breaker is known from before, so that a read costs the same beside any number of those. A full
@@ -44,13 +44,13 @@ class DueLane:
 
     @property
     def key(self) -> Key:
-        """What it is known by."""
+        """The key of the lane."""
         return self.project, self.lane
 
 
 @dataclass
 class _Known:
-    """What the last read found of a lane."""
+    """The result of the last read of a lane."""
 
     since: datetime | None
     ready_at: float

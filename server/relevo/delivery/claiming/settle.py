@@ -275,7 +275,7 @@ def _gone(answer: ReceiptAnswer) -> Answer:
 def _keep_as_dead(
     connection: Connection, gone: Sequence[Answer], now: datetime | None, written: dict[str, int]
 ) -> None:
-    """Let what a brake doubts end as failed, so that it can be redriven, and count it so."""
+    """End deliveries that a brake doubts as failed, so that they can be redriven, and count them so."""
     doubted = [answer for answer in gone if answer.attempted]  # a malformed token is one, whatever others are
     row = connection.execute(_SQL["fail_doubted"], columns.keys(doubted) | {"now": now}).fetchone()
     kept = row[0] if row else 0

@@ -1,4 +1,4 @@
-"""What batches of events say right before they are sent: what ended or was handled since they closed is left out."""
+"""Contents of batches right before they are sent, without events that ended or were handled since they closed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TOGETHER = 100  # a batch may have a thousand events, and a statement has some 
 
 @dataclass(frozen=True)
 class BatchContents:
-    """What the events of a claim say, after a last look at the batches that some of them tell."""
+    """The contents of a claim's events, after a last read of the batches that some of them announce."""
 
     contents: Mapping[int, Content] = field(default_factory=dict)
     over: frozenset[int] = frozenset()

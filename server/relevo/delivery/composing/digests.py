@@ -1,4 +1,4 @@
-"""What digests say to each phone of a claim: read right before they are sent, without what ended or is refused."""
+"""Contents of digests for each phone of a claim, read right before they are sent, without ended or refused events."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NAMED = 3
 
 
 class _Told(NamedTuple):
-    """What a digest tells a phone: how many events are still to be told, and the best three of them."""
+    """The content of a phone's digest: how many events are left in it, and the best three of them."""
 
     total: int
     events: Sequence[int]

@@ -1,4 +1,4 @@
-"""What the events of a claim say to its phones: read once for all, drafted once for each kind of phone."""
+"""Contents of a claim's events for its phones: read once for all, drafted once for each kind of phone."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from relevo.delivery.worker_services import ClaimContext
 
 _SQL = queries.load("dispatch")
 Kind = tuple[int, str | None, tuple[str, str] | None, int | None, bool]
-"""What deliveries have in common whose messages differ by their names alone: event, platform, words, badge, hush."""
+"""The common values of deliveries whose messages differ by their names alone: event, platform, words, badge, hush."""
 _COUNTED_TOGETHER = 100
 _LIGHT_BYTES = 3_000  # of the 4096 that every push service bears; what a delivery adds is far below the rest
 _FOR_IOS = frozenset(each.name for each in SERVICES.values() if each.platforms == ("ios",))
-"""Whose phones get what iOS reads, whatever is known of their platform."""
+"""Providers whose phones get iOS fields, whatever is known of their platform."""
 
 
 @dataclass
@@ -37,7 +37,7 @@ class Drafts:
 
     context: ClaimContext
     contents: Mapping[int, Content] = field(default_factory=dict)
-    """What events say, by their ids; those that are gone are missing."""
+    """The contents of events, by their ids; deleted events are missing."""
     _gathered: BatchContents = field(default_factory=BatchContents)
     _texts: PhoneTexts | None = None
     _digests: Digests | None = None

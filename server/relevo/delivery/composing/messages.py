@@ -36,7 +36,7 @@ class _Hanging(NamedTuple):
 
 
 class Built(NamedTuple):
-    """What is ready to be sent, and the answers of what is not."""
+    """Messages that are ready to be sent, and the answers of the other deliveries."""
 
     ready: list[Delivery]
     answers: list[Answer]
@@ -59,7 +59,7 @@ class MessageBuilder:
 
     context: ClaimContext
     messages: dict[int, Message] = field(default_factory=dict)
-    """What is to be sent, by the delivery's id."""
+    """Messages to be sent, by the delivery's id."""
     hanging: list[_Hanging] = field(default_factory=list)
     drafts: Drafts = field(init=False)
     _names: webhook_messages.Names = field(default_factory=webhook_messages.Names)

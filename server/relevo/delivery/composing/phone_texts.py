@@ -1,4 +1,4 @@
-"""What events of types with texts say to each phone of a claim: in its language, and with times as they are there."""
+"""Texts of a claim's events for each phone: in its language, and with times in its time zone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a push says: pure functions from an item to its text, and from an event to the draft of its messages."""
+"""The content of a push: pure functions from an item to its text, and from an event to the draft of its messages."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ _OUTSIDE = ("kind", "at", "webhook")
 
 @dataclass(frozen=True)
 class Names:
-    """What was not written down with the news, for it may be forgotten: the keys of events, the owners of phones."""
+    """Values that may be forgotten, and so are not stored with the news: the keys of events, the owners of phones."""
 
     keys: Mapping[int, str] = field(default_factory=dict)
     owners: Mapping[str, str] = field(default_factory=dict)

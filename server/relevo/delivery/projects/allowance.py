@@ -1,4 +1,4 @@
-"""What a worker may do for a project now, and what claims it in the transaction that reserves it."""
+"""A worker's allowance for a project now, and its reservation in the transaction that claims."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from relevo.delivery.projects.rate_and_breaker import Grant
 
 @dataclass(frozen=True)
 class Allowance:
-    """What a worker may do for a project now: how many pushes, on how many connections."""
+    """A worker's allowance for a project now: how many pushes, on how many connections."""
 
     grant: Grant
     connections: int = 0

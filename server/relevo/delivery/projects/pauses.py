@@ -1,4 +1,4 @@
-"""What one worker leaves alone for a while: phones that asked for it, deliveries that are turned away repeatedly."""
+"""One worker's pauses: phones whose push service asked for one, and deliveries that were refused repeatedly."""
 
 from __future__ import annotations
 

@@ -234,7 +234,7 @@ class Projects:
         return Allowance(Grant(0), share.connections, troubled=locked.state.breaker_by == "receipt", watched=watched)
 
     def pause_receipts(self, project: str, retry_after_ms: int, now: datetime | None = None) -> int:
-        """Let a project's receipts rest after a request that failed; return for how many milliseconds."""
+        """Pause a project's receipts after a request that failed; return for how many milliseconds."""
         pause = {
             "project": project,
             "base_ms": _RECEIPT_PAUSE_MS,

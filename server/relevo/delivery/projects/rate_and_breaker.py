@@ -1,4 +1,4 @@
-"""What may be claimed and sent now: bucket, breaker, brakes and leases, as pure functions of state, rules and time."""
+"""Limits on claiming and sending: bucket, breaker, brakes and leases, as pure functions of state, rules and time."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class SendingRules:
     connections: int = 6
     """How many requests may be under way at once, in the whole fleet."""
     least_retry_ms: int = 0
-    """What was tried is never tried again sooner."""
+    """The shortest time between two tries of one delivery."""
     ramp_s: float = 0
     """How long the rate takes to its fullness after nothing was sent for as long; 0: it needs no ramp."""
 
@@ -96,7 +96,7 @@ class Heard:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What is known of the installations heard of, and of their project, when a credential fault is judged."""
+    """The facts about the installations that answered, and their project, when a credential fault is judged."""
 
     owners: Mapping[UUID, str]
     """Of those that have one."""
@@ -121,7 +121,7 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Refusal:
-    """What was known of an event when a message of it was refused alone."""
+    """The facts about an event when a message of it was refused alone."""
 
     first_at: datetime
     taken_since: bool
@@ -132,7 +132,7 @@ class Refusal:
 
 @dataclass(frozen=True)
 class Judgement:
-    """What it means that a message was refused alone."""
+    """The meaning of a message that was refused alone."""
 
     is_bad: bool
     """Whether the message is to blame."""
@@ -181,7 +181,7 @@ def give_back(state: Project, rules: SendingRules, lane: Lane, count: int) -> Pr
 
 
 def refill(state: Project, rules: SendingRules, now: datetime) -> Project:
-    """Let time pass: each lane gets its share, what overflows one runs into the other, the rate grows back."""
+    """Advance time: each lane gets its share, the overflow of one runs into the other, the rate grows back."""
     elapsed = max(0.0, (now - state.filled_at).total_seconds())
     full = _capacity(rules)
     share = min(1.0, state.rate_share + elapsed / rules.recovery_s)
@@ -304,7 +304,7 @@ def is_projects_fault(
 
 
 def judge(known: Refusal | None, state: Project, now: datetime) -> Judgement:
-    """Say who is to blame for a refused message: itself, if its event was refused before and another was taken since.
+    """Return the cause of a refused message: itself, if its event was refused before and another was taken since.
 
     While several events are refused in a row, nobody is: the push service may refuse everything.
     """
@@ -338,7 +338,7 @@ def claim_limit(*, most: int, chunk: int, connections: int, under_way: int, late
 
 
 def _probe(state: Project, rules: SendingRules, now: datetime) -> tuple[Project, Grant]:
-    """Let one push through a breaker that was open for long enough; another only if nothing is heard of that one."""
+    """Pass one push through a breaker that was open for long enough; another only if that one has no outcome."""
     assert state.probe_at is not None
     if state.probe_at > now:
         return state, Grant(0, "breaker", (state.probe_at - now).total_seconds())

@@ -74,7 +74,7 @@ class RequestPool:
         return self._capacity
 
     def resize(self, capacity: int) -> None:
-        """Let more or fewer requests be under way at once, from the next one on."""
+        """Change how many requests may be under way at once, from the next one on."""
         with self._changed:
             self._capacity = max(1, capacity)
             self._changed.notify_all()
@@ -137,7 +137,7 @@ class RequestPool:
         return call
 
     def add(self, call: PoolCall[Any]) -> None:
-        """Let a request have the next thread that is free; raises RuntimeError if there is none and none can be."""
+        """Give a request the next free thread; raises RuntimeError if there is none and none can be."""
         with self._changed:
             self._waiting[call.lane].append(call)
             try:
@@ -181,7 +181,7 @@ class RequestPool:
             self._staff_if_possible()
 
     def close(self) -> None:
-        """Let the threads end once nothing waits."""
+        """End the threads once nothing waits."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -250,6 +250,6 @@ class RequestPools(dict[str, RequestPool]):
         return self.setdefault(project, RequestPool(project))
 
     def close(self) -> None:
-        """Let all threads end once nothing waits."""
+        """End all threads once nothing waits."""
         for pool in list(self.values()):
             pool.close()

@@ -25,7 +25,7 @@ Ending = Literal["bad", "given_up", "refused", "untried"]
 
 @dataclass
 class BadMessageSearch:
-    """What the requests of one claim showed of its messages, since the first one was refused."""
+    """The evidence about messages in the requests of one claim, since the first one was refused."""
 
     most: int
     """How many messages one request may hold."""

@@ -28,7 +28,7 @@ SERVICE = "the push service"
 
 
 class RequestResult(NamedTuple):
-    """What became of a request; without a reply it was not sent, for the claim was lost."""
+    """The outcome of a request; without a reply it was not sent, because the claim was lost."""
 
     request: PushRequest
     reply: Reply | None
@@ -63,7 +63,7 @@ class InFlightRequests:
 
     context: ClaimContext
     messages: Mapping[int, Message]
-    """What is to be sent, by the delivery's id."""
+    """Messages to be sent, by the delivery's id."""
     hand_in: Callable[[PushRequest, Reply], None]
     """Takes an answer for which nobody waits any more."""
     record: Callable[[PushRequest, Mapping[int, Ticket]], None]
@@ -71,7 +71,7 @@ class InFlightRequests:
     going: list[InFlightRequest] = field(default_factory=list)
     """Those that are under way; after a wave only those that are slow."""
     ended: list[RequestResult] = field(default_factory=list)
-    """What became of those that ended, while nobody has taken it."""
+    """The outcomes of ended requests, until they are taken."""
     hanging: list[InFlightRequest] = field(default_factory=list)
     """Those that are left behind: in a middleware, or in the push service's hands for longer than it may take."""
 

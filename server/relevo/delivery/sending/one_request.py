@@ -34,7 +34,7 @@ class Sending:
         self.begun_at: float | None = None
         self.answered_at: float | None = None
         self.reply: Reply | None = None
-        """What the push service said, even while a middleware has not returned."""
+        """The push service's reply, even while a middleware has not returned."""
         self._accepted: dict[int, Ticket] = {}
 
     def begin(self) -> bool:

@@ -1,1 +1,1 @@
-"""What became of a claim's deliveries: decided from tickets and replies, and recorded."""
+"""The outcomes of a claim's deliveries: decided from tickets and replies, and recorded."""

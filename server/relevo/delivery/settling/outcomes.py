@@ -1,4 +1,4 @@
-"""What became of a delivery, as one value: pure functions from a ticket, a verdict or a reply to its answer."""
+"""The outcome of a delivery, as one value: pure functions from a ticket, a verdict or a reply to its answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a reply means: an answer for each delivery, what is noted on the project, and what is tried again."""
+"""The meaning of a reply: an answer for each delivery, notes on the project, and the parts to try again."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ _OUTAGE_PAUSE_MS = 60_000
 _NOT_SENT_PAUSE_MS = 5_000
 _OFTEN = 5
 _NOT_BEGUN = "NotBegun"
-"""What had to wait for its turn: it was not turned away, and its next try is soon."""
+"""Codes of deliveries that waited for their turn: they were not refused, and their next try is soon."""
 _SILENCE = "ReadTimeout"
 _WAITING = ("retryable", "not_sent", "unclear")
 
 
 class Handled(NamedTuple):
-    """What a reply means: the answers of deliveries, and the parts to send again."""
+    """The meaning of a reply: the answers of deliveries, and the parts to send again."""
 
     answers: list[Answer]
     again: Sequence[Sequence[Delivery]] = ()
@@ -43,7 +43,7 @@ class Handled(NamedTuple):
 
 @dataclass
 class ReplyHandler:
-    """What the replies to one claim's requests mean, and what they show of its project."""
+    """The meaning of the replies to one claim's requests, and their evidence about its project."""
 
     context: ClaimContext
     bad_messages: BadMessageSearch
