@@ -142,7 +142,7 @@ class ProvenCallers(Protocol):
 
 @dataclass(frozen=True)
 class Verdict:
-    """What becomes of a request."""
+    """The decision on a request."""
 
     line: Line | None = None
     """Where it waits; None if it goes on at once."""

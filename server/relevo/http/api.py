@@ -180,7 +180,7 @@ def _exact(written: Any) -> Any:
 
 
 def _name_providers(document: dict[str, Any], relevo: App | None) -> None:
-    """Tell of a phone's push service which there are: those of phones, and of this process, your own among them."""
+    """Add the push services to a phone's description: those of phones, and of this process, your own among them."""
     if relevo is not None:
         body = document["components"]["schemas"]["InstallationBody"]
         body["properties"]["provider"]["enum"] = sorted({*OF_PHONES, *relevo.services.providers} - {NEWS})

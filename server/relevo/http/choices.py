@@ -115,7 +115,7 @@ class Chosen(BaseModel):
 
 
 class BlockIn(OwnerIn):
-    """Whom nothing is sent to any more, and why."""
+    """The owner to block, and the reason."""
 
     reason: Reason = ""
 
@@ -127,7 +127,7 @@ class Blocked(BaseModel):
 
 
 class ExportIn(OwnerIn):
-    """Whose data, and which of it."""
+    """The owner whose data is exported, and which part of it."""
 
     kind: Literal["installations", "events", "deliveries", "digests", "marks", "kept_items", "choices", "rules"]
     after: Annotated[str, Field(pattern="^[0-9]{1,18}$", description="`next` of the page before.")] | None = None

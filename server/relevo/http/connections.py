@@ -24,7 +24,7 @@ from relevo.http.strangers import RefusedStrangers
 ACCEPTED_AT_ONCE = 32
 """How many connections the loop accepts before any of them is counted."""
 _FOR_HTTP, _OF = 5, 8
-"""What part of all files that a process may open is for HTTP; the rest is for sending, PostgreSQL and what is read."""
+"""The share of a process's open files that HTTP may use; the rest is for sending, PostgreSQL and read files."""
 _HEADER_BYTES = 32_768  # of a request, its first line included
 _MOST_HEADERS = 100
 _MOST_PIPELINED = 16
@@ -111,9 +111,9 @@ class BoundedProtocol(HttpToolsProtocol):
     """uvicorn's protocol, held within bounds by the calls that asyncio and httptools make of it."""
 
     held: Connections
-    """Whose connection it is; a class per server has it."""
+    """The owners of connections; a class per server has it."""
     address = ""
-    """Whose connection it is: an IPv4 address, or the IPv6 network of one subscriber."""
+    """The owner of a connection: an IPv4 address, or the IPv6 network of one subscriber."""
     due = math.inf
     """When the caller has taken too long for what is awaited of it."""
     read_by = math.inf
@@ -206,7 +206,7 @@ class BoundedProtocol(HttpToolsProtocol):
             super().on_headers_complete()
 
     def _must_wait(self) -> bool:
-        """Have a request wait whose caller is beyond its rate; little of its body is read meanwhile.
+        """Delay a request whose caller is beyond its rate; little of its body is read meanwhile.
 
         Reading goes on otherwise, so that a caller that hangs up is noticed and takes no turn.
         """
@@ -244,7 +244,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self._line = None
 
     def on_message_complete(self) -> None:
-        """Have the whole request: from now on the caller waits for us."""
+        """Note that the request is complete: from now on the caller waits for us."""
         self._in_headers, self._read, self._body = True, 0, 0
         self.due = math.inf
         if self._line is not None:

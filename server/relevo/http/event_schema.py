@@ -1,4 +1,4 @@
-"""What the SQL functions require of an event besides the kinds of its fields, as the API's document says it."""
+"""The rules of the SQL functions for an event besides the types of its fields, as the API's document has them."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ EVENT: dict[str, JsonValue] = {
     "additionalProperties": False,
     "allOf": [{"anyOf": _SAYS_SOMETHING}, {"anyOf": _AUDIENCES}],
 }
-"""It says something, and its audience has what it needs and no more."""
+"""The event has content, and its audience has what it needs and no more."""
 
 KEYED_EVENT = EVENT | {"allOf": [{"anyOf": _SAYS_SOMETHING}, {"anyOf": _AUDIENCES}, _KEYED]}
 """And it has its key with it."""

@@ -1,4 +1,4 @@
-"""What differs for event types over HTTP: read it, set it, let it follow the settings again."""
+"""Settings of event types over HTTP: read, set, or remove them."""
 
 from __future__ import annotations
 

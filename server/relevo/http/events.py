@@ -43,7 +43,7 @@ LEFT = 499  # nobody hears it
 EventId = Annotated[int, Path(ge=1, lt=2**63)]
 WaitMs = Annotated[int | None, Query(ge=0, le=MAX_WAIT_MS, description="How long to wait at most, in ms.")]
 FormerWaitMs = Annotated[int | None, Query(alias="waitMs", ge=0, le=MAX_WAIT_MS, include_in_schema=False)]
-"""What it was called before all names had one casing."""
+"""Its name before all names had one casing."""
 Until = Annotated[
     Literal["sent", "confirmed"], Query(description="Whether to wait until all is sent, or confirmed by receipts.")
 ]
@@ -143,7 +143,7 @@ class EnqueuedBatch(BaseModel):
 
 
 class PreviewOut(BaseModel):
-    """Whom an event would reach."""
+    """The reach of an event."""
 
     count: int
     exact: bool = Field(description="Whether that was counted; beyond some 10,000 it is an estimate.")

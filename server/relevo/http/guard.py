@@ -160,7 +160,7 @@ def _remember(what: OrderedDict[bytes, T], digest: bytes, value: T, most: int = 
 
 
 def _how_to_make(rule: Rule) -> str:
-    """Say how whoever runs Relevo makes a token that does, of the role that may do least."""
+    """Return how an operator makes a token with this right, of the role with the fewest rights."""
     role = next((each for each in ("app", "viewer") if each in rule.roles), "operator")
     return f"Where Relevo runs, `relevo token make NAME --role {role}` makes one; `relevo token list` shows all."
 
@@ -292,7 +292,7 @@ def _operation_id(route: APIRoute) -> str:
 
 
 def _security(rule: Rule, method: str, path: str) -> dict[str, Any]:
-    """Say which proofs a route takes; any one of them is enough."""
+    """Return which proofs a route takes; any one of them is enough."""
     if rule.is_open and not rule.own_check:
         return {}
     proofs = ["appToken"]

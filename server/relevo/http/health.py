@@ -76,7 +76,7 @@ async def check_ready(request: Request) -> Response:
 
 @dataclass
 class Readiness:
-    """What is looked at."""
+    """The checks of readiness."""
 
     settings: Settings
     scheduled: bool
@@ -105,7 +105,7 @@ class Readiness:
         return {"database": OK, "migrations": OK, "instance": at_home, **own}
 
     def _tell(self, problem: str) -> None:
-        """Say in the log what is wrong, once."""
+        """Write a fault to the log, once."""
         if problem and problem != self._told:
             _log.warning("not_ready", problem=problem)
         self._told = problem

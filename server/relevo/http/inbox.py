@@ -44,7 +44,7 @@ _ASKED = {"status", "category", "event_type", "before", "limit", "locale", "dige
 
 
 class WhoseIn(Body):
-    """Whose inbox it is; a phone leaves it out."""
+    """The inbox to read. A phone leaves out owner and installation_id."""
 
     owner: Text200 | None = Field(None, description="Whose inbox; not for phones, whose secret says it.")
     installation_id: UUID | None = Field(None, description="Of an installation without owner; not for phones.")
@@ -54,7 +54,7 @@ class WhoseIn(Body):
 
 
 class BeforeIn(WhoseIn):
-    """Whose inbox it is, and until when."""
+    """The inbox, and the time up to which its items are meant."""
 
     before: AwareDatetime | None = Field(None, description="What came until then; until now if it is left out.")
 
@@ -97,7 +97,7 @@ class MarkedOut(BaseModel):
 
 
 class InboxQuery(WhoseIn):
-    """Whose inbox it is, and which of its items."""
+    """The inbox, and which of its items."""
 
     status: Status = Field("current", description="Which items: `current` is all that were not archived.")
     category: Text100 | None = Field(None, description="Of this category alone.")
@@ -172,7 +172,7 @@ async def _wait(
 
 @router.get("/v1/inbox/counts", responses={200: {"model": InboxCountsOut}})
 async def count_inbox(request: Request, query: Annotated[WhoseIn, Query()]) -> Response:
-    """Count what is unread and unseen in an inbox: exactly up to 99, then "99+". What is archived counts in neither."""
+    """Count unread and unseen items of an inbox: exactly up to 99, then "99+". Archived items count in neither."""
     return Json(vars(await call(request, inboxes.count, _whose(query))))
 
 

@@ -96,7 +96,7 @@ router = APIRouter(prefix=INSTALLATION, route_class=PhoneRoute, tags=["devices"]
 
 
 class InstallationBody(Body):
-    """An app on a phone. What is left out stays as it is, but for push_capable and permission.
+    """An app on a phone. A field that is left out stays as it is, except push_capable and permission.
 
     Null removes `locale` or `timezone`, and is refused elsewhere.
     """

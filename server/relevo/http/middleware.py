@@ -1,4 +1,4 @@
-"""What every request and answer gets: an id, a bound on its body, a log line, and no trust in what it brings."""
+"""Shared handling of every request: an id, a bound on its body, a log line, and no trust in its contents."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ class _Exchange:
         return message
 
     def _too_large(self) -> HTTPException:
-        # What is left of the body must not be taken for a request.
+        # The rest of the body must not be taken for a request.
         return HTTPException(413, f"The body has more than {self._max_body} bytes.", {"Connection": "close"})
 
     async def send(self, message: Message) -> None:
@@ -141,7 +141,7 @@ class _Exchange:
         await self._send(message)
 
     async def answer_failure(self, error: Exception) -> None:
-        """Tell the caller of a surprise, unless it was told something already."""
+        """Answer an unexpected error, unless the answer has begun."""
         if not self._status:
             await of_error(error).response(self.request_id)(self._scope, self.receive, self.send)
 

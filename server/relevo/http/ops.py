@@ -1,4 +1,4 @@
-"""What operators read and do."""
+"""Routes for operators: reading and actions."""
 
 from __future__ import annotations
 

@@ -21,13 +21,13 @@ Owner = Annotated[Text, Field(min_length=1, max_length=200, description="As the 
 
 
 class OwnerIn(Body):
-    """Whom it is about; in the body, for addresses end up in the logs of proxies."""
+    """The owner, in the body, because addresses end up in the logs of proxies."""
 
     owner: Owner
 
 
 class OwnerCompleteIn(OwnerIn):
-    """Whom it is about, and why."""
+    """The owner, and the reason."""
 
     reason: Reason = ""
 

@@ -41,7 +41,7 @@ _TOGETHER = {
     "an event must say something": ("title", "body", "data"),
     "title, body, data and push": ("title", "body", "data", "push"),
 }
-"""What is said of several fields, by how it begins."""
+"""The phrases of several fields' faults, by their beginning."""
 _OF_PYDANTIC = re.compile(r"^(?:Input|String|Value|List|Dictionary|Tuple|Set|URL|Datetime) should ")
 _IN_WORDS = {
     "missing": "must be given",
@@ -54,7 +54,7 @@ _IN_WORDS = {
     **dict.fromkeys(("dict_type", "model_type", "model_attributes_type"), "must be a JSON object"),
     **dict.fromkeys(("uuid_type", "uuid_parsing"), "must be a UUID"),
 }
-"""What pydantic finds wrong, by its types of errors; of others its own sentence is told from the verb on."""
+"""pydantic's faults, by its types of errors; others keep pydantic's sentence from the verb on."""
 _WRITTEN = {
     "after": "the value that the page before gave",
     "before": "the value that the page before gave",
@@ -122,7 +122,7 @@ class ProblemBody(BaseModel):
 
 
 def missing(description: str) -> dict[int | str, dict[str, Any]]:
-    """Say for the API's document that a route may answer 404, and what that means there."""
+    """Declare in the API's document that a route may answer 404, and its meaning there."""
     return {404: {"model": ProblemBody, "description": description}}
 
 
@@ -177,7 +177,7 @@ def busy(detail: str) -> Problem:
 
 
 def of_error(error: Exception) -> Problem:  # noqa: PLR0911 a table
-    """Say as a problem what one of our errors, or PostgreSQL's, means to a caller."""
+    """Return the problem for a caller of one of our errors, or of PostgreSQL's."""
     match error:
         case Problem():
             return error
@@ -213,7 +213,7 @@ def _fields(complaint: str) -> list[str]:
 
 
 def install(app: FastAPI) -> None:
-    """Have every error answered as problem+json."""
+    """Answer every error as problem+json."""
     app.add_exception_handler(RequestValidationError, _answer_validation)
     app.add_exception_handler(HTTPException, _answer_http)
     app.add_exception_handler(ClientDisconnect, _note_leaving)
@@ -257,7 +257,7 @@ async def _answer_http(request: Request, error: Exception) -> Response:
 
 
 def _unparsed(error: RecursionError | ValueError) -> str:
-    """Say why a body could not be parsed, though it may be JSON."""
+    """Return why a body could not be parsed, though it may be JSON."""
     match error:
         case RecursionError():
             return "is nested too deeply"
@@ -290,7 +290,7 @@ def _place(wrong: Mapping[str, Any]) -> str:
 
 
 def _reason(wrong: Mapping[str, Any]) -> str:
-    """Say what is wrong in words that fit the field: a text has characters where pydantic speaks of items."""
+    """Return the fault in words that fit the field: a text has characters where pydantic speaks of items."""
     said = _IN_WORDS.get(wrong["type"], str(wrong["msg"]).removeprefix("Value error, "))
     if wrong["type"] == "string_pattern_mismatch":
         names = [each for each in wrong["loc"] if each in _WRITTEN]
@@ -304,7 +304,7 @@ def _reason(wrong: Mapping[str, Any]) -> str:
 
 
 def _given(wrong: Mapping[str, Any]) -> str:
-    """Say what was given, if it is short and the rule is about its value."""
+    """Return the given value, if it is short and the rule is about it."""
     given = wrong.get("input")
     if not wrong["type"].startswith(_SHOWN) or not isinstance(given, (str, int, float)) or len(str(given)) > _MAX_SHOWN:
         return ""

@@ -9,7 +9,7 @@ from relevo.operators import quiet_channel
 
 
 class Warned(BaseModel):
-    """What an answer warns of."""
+    """The warnings of an answer."""
 
     warnings: list[str] = Field(
         description="One sentence if this lets pushes go silently while `PUSH_QUIET_CHANNEL` is not set where HTTP is "

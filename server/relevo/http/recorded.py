@@ -51,7 +51,7 @@ class RecordedActions:
 
     @contextmanager
     def bounded(self, token: Token, action: str) -> Iterator[None]:
-        """Let what is done within the block be an entry of its own, or be counted."""
+        """Record the actions within the block as an entry of their own, or count them."""
         if token.role == "operator" or self.take(token, action):
             yield
         else:

@@ -1,4 +1,4 @@
-"""Who may call what: one rule per route, declared here and nowhere else.
+"""The rights on routes: one rule per route, declared here and nowhere else.
 
 `app` is for the app's verbs, `viewer` reads what operators read, `operator` does everything. A route without a rule
 cannot be made.
@@ -13,7 +13,7 @@ from relevo.access.api_tokens import Role
 
 @dataclass(frozen=True)
 class Rule:
-    """Who may call a route: the holders of these roles, or anybody if there are none."""
+    """The callers of a route: the holders of these roles, or anybody if there are none."""
 
     roles: frozenset[Role] = frozenset()
     scoped: bool = True

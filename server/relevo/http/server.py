@@ -61,7 +61,7 @@ class HttpServer:
         self._thread.start()
 
     def watch(self, scheduler: Scheduler, listener: Listener) -> None:
-        """Say what runs in this process, for /health/ready."""
+        """Return what runs in this process, for /health/ready."""
         self.readiness.scheduler, self.readiness.listener = scheduler, listener
 
     def wait_until_serving(self, timeout_s: float) -> bool:
@@ -111,7 +111,7 @@ class HttpServer:
         return None
 
     def _complain(self, problem: str) -> None:
-        """Tell in health what cannot be served, and in the log, once."""
+        """Report in health what cannot be served, and in the log, once."""
         told = ({"address": self.url} if self.url else {}) | {"problem": problem}
         if self._app.worker.http != told:
             _log.error("http_not_serving", problem=problem)

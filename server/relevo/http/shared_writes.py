@@ -137,7 +137,7 @@ class SharedWrites:
             self._take(caller, answer)
 
     def _give_up(self, caller: str, answer: Enqueuing) -> None:
-        """Tell a request that no write has begun in time; one that is being written is waited for."""
+        """Fail a request that no write has begun in time; a request that is being written is waited for."""
         if self._take(caller, answer) and not answer.done():
             answer.set_exception(self._threads.turns.busy())
 
@@ -174,7 +174,7 @@ class SharedWrites:
                 self._writer = None
 
     def _pass_on(self, writer: object) -> None:
-        """Have another task go on with those who wait: this write takes too long."""
+        """Start another task for the waiting requests: this write takes too long."""
         if self._writer is writer:
             self._writer = None
             if self._waiting:

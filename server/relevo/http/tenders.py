@@ -123,7 +123,7 @@ async def list_regions(request: Request) -> Response:
 
 
 async def _admit(request: Request) -> None:
-    """Let in any token, and any phone by its secret."""
+    """Admit any token, and any phone by its secret."""
     if request.state.caller is None:
         await call(request, prove_any)
 

@@ -44,7 +44,7 @@ class Waiting:
         self.gave_up = False
 
     def give_up(self) -> None:
-        """Let the caller go: another one has its place, or the process is about to end."""
+        """End the caller's wait: another one has its place, or the process is about to end."""
         self.gave_up = True
         self.came.set()
 
@@ -102,7 +102,7 @@ class Places:
         first.give_up()
 
     def give_back(self, waiting: Waiting) -> None:
-        """Have one place more for others."""
+        """Add one place for others."""
         self.count -= 1
         here = self._of_caller.get(waiting.caller, {})
         here.pop(waiting, None)
@@ -140,7 +140,7 @@ class Waiters(ABC, Generic[W]):
             self.places.give_back(waiting)
 
     def close(self) -> None:
-        """Let everybody go with what was last seen: the process is about to end."""
+        """End all waits with the last state seen: the process is about to end."""
         self._closed = True
         for waiting in self._waiting:
             waiting.give_up()
@@ -185,7 +185,7 @@ class EventWaiting(Waiting):
         self.next_look = asyncio.get_running_loop().time() + self._pause
 
     def put_off(self) -> None:
-        """Have it looked for again after a longer pause."""
+        """Schedule the next look after a longer pause."""
         self._pause = min(self._pause * _SLOWER, _LAST_LOOK_S)
         self.next_look = asyncio.get_running_loop().time() + self._pause
 
@@ -197,7 +197,7 @@ class EventWaiters(Waiters[EventWaiting]):
         super().__init__(threads, places)
         self._nudge = asyncio.Event()
         self._rests_until = 0.0
-        """Who came is looked for then, unless its own look is due before: only that wakes whoever rests."""
+        """The next time to look for newcomers; only an own look that is due before it wakes waiting callers."""
 
     async def wait(self, request: Request, first: EventStatus, until: str, timeout_s: float) -> EventStatus | None:
         """Wait until an event is over or the time is; return it as it was last seen, or None if the caller left."""
@@ -242,7 +242,7 @@ class InboxWaiting(Waiting):
         super().__init__(caller)
         self.whose = whose
         self.behind = behind
-        """What came up to here is known, or was found to be nothing the caller asks for."""
+        """The position up to which everything is known, or not for the caller."""
         self.was_asked = False
         """Whether the last look for it was answered; until then it is asked for whether or not anything went on."""
 

@@ -1,1 +1,1 @@
-"""What operators read and do, whichever face they use."""
+"""Reads and actions of operators, for commands, HTTP and the dashboard."""

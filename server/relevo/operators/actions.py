@@ -1,4 +1,4 @@
-"""What operators do: pause and resume cycles, send, redrive or release, forget phones, grant rights."""
+"""Actions of operators: pause and resume cycles, send, redrive or release, forget phones, grant rights."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def redrive(
     tell: Callable[[int], None] = lambda _: None,
     now: datetime | None = None,
 ) -> int:
-    """Open dead letters again, in batches, and tell of each; return how many. What is past its deadline stays."""
+    """Open dead letters again, in batches, and yield each; return how many. Those past their deadline stay."""
     row = database.execute(_SQL["ask_time"], {"now": now}).fetchone()
     parameters = which.parameters() | {"limit": _REDRIVE_BATCH, "began": row[0] if row else None, "now": now}
     by_project: Counter[str] = Counter()
@@ -191,7 +191,7 @@ def _repair(database: Database, found: consistency.Misplaced, batch: slice, now:
 
 @audit.audited
 def release_project(database: Database, project: str) -> list[str]:
-    """Let a project send again: its breaker is probed, its brakes are off and judge anew.
+    """Release a project: its breaker is probed, its brakes are off and judge anew.
 
     Return what was on: its `breaker`, its `brake` on disabling tokens, or a bound on its `rate`.
     """
@@ -254,7 +254,7 @@ def retry_rejects(database: Database, *, source: str | None = None, reject_id: i
 
 @audit.audited
 def grant(database: Database, role: str, *, worker: bool = False) -> None:
-    """Let a role of the database call what an app may and nothing else, or run Relevo."""
+    """Grant a role of the database the right to call an app's functions and nothing else, or to run Relevo."""
     try:
         database.execute(_SQL["grant_worker" if worker else "grant_app"], {"role": role})
     except pg.UndefinedObject as error:

@@ -1,4 +1,4 @@
-"""Whom an event is for, and who of them gets nothing."""
+"""The audience of an event, and who of it gets nothing."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def nobody(database: Database, event: Row) -> Nobody | None:
 
 
 def are_elsewhere(database: Database, owners: Sequence[str], project: str | None) -> bool:
-    """Tell whether the phones of these owners are all in other projects than the one an event for them is for."""
+    """Return whether the phones of these owners are all in other projects than that of an event for them."""
     return not left_out(database, owners=owners, project=project).looked_at and _has_known(database, owners)
 
 

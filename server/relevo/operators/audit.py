@@ -32,7 +32,7 @@ Face = Literal["cli", "http", "python"]
 
 @dataclass(frozen=True)
 class Actor:
-    """Who acts, and through which face."""
+    """The actor, and the face through which it acts."""
 
     name: str
     face: Face
@@ -44,7 +44,7 @@ _recording: ContextVar[bool] = ContextVar("relevo_recording", default=False)
 
 
 def act_as(name: str, face: Face) -> None:
-    """Say who acts from now on in this context: a command says it once for its whole life."""
+    """Set the actor of this context from now on: a command sets it once for its whole life."""
     _actor.set(Actor(name[:_MAX_ACTOR], face))
 
 
@@ -55,7 +55,7 @@ def actor() -> str:
 
 @contextmanager
 def acting_as(name: str, face: Face) -> Iterator[None]:
-    """Say who acts within the block."""
+    """Set the actor within the block."""
     before = _actor.set(Actor(name[:_MAX_ACTOR], face))
     try:
         yield
@@ -129,7 +129,7 @@ def note_more(database: Database, action: str, counts: Mapping[str, int]) -> Non
 
 
 def audited(action: Callable[Concatenate[Database, P], T]) -> Callable[Concatenate[Database, P], T]:
-    """Have each call of an action recorded: its name, what it was given, and what it returned."""
+    """Record each call of an action: its name, its arguments, and its result."""
     signature = inspect.signature(action)
 
     @wraps(action)

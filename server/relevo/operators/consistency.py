@@ -58,7 +58,7 @@ MISPLACED = {
         "`relevo doctor --repair` removes them.",
     ),
 }
-"""What can be wrong with where deliveries stand: how many of what, how, and the next step."""
+"""A possible inconsistency of deliveries: how many of what, how, and the next step."""
 HARMLESS = frozenset({"awaited_but_ended"})
 
 

@@ -119,14 +119,14 @@ class Push:
     requests: list[Row]
     late_tickets: list[Row]
     wait: Row | None
-    """What it waits for, while it is open or its receipt is awaited."""
+    """The reason why it waits, while it is open or its receipt is awaited."""
     why: Explanation
     changes: Row | None = None
-    """What was changed of the phone since the event went out, and when."""
+    """The changes of the phone since the event went out, with their times."""
     redriven: list[Row] = field(default_factory=list)
     """When it was a dead letter that an operator had sent anew, and by whom, if that was noted."""
     failures: list[Row] = field(default_factory=list)
-    """What went wrong with it, attempt by attempt, as far as it is kept."""
+    """Its errors, attempt by attempt, as far as they are kept."""
     pauses: list[Row] = field(default_factory=list)
     """The pauses on its way that are over."""
 
@@ -138,7 +138,7 @@ class Push:
 
     @property
     def apart(self) -> list[Row]:
-        """What went wrong with it in no request that is known: before one, or by a receipt."""
+        """Its errors outside of known requests: before one, or by a receipt."""
         told = {row["id"] for row in self.requests}
         return [row for row in self.failures if row["request_id"] not in told]
 

@@ -1,4 +1,4 @@
-"""What `relevo doctor` looks at around the tables: settings, servers, rights, clock, vacuum, the store and Expo.
+"""Checks of `relevo doctor` around the tables: settings, servers, rights, clock, vacuum, the store and Expo.
 
 Each finding names what is wrong and the next step. What the tables themselves hold, `consistency.examine` looks at.
 """
@@ -59,7 +59,7 @@ _OF_SERVER = {
         "To see them, run: GRANT pg_read_all_stats TO the role.",
     ),
 }
-"""What is found where the server does not say yes to these."""
+"""Findings if the server does not confirm these conditions."""
 
 
 def look_around(

@@ -1,4 +1,4 @@
-"""What differs for one event type: each setting with its meaning and bounds, for the command and the table alike."""
+"""Settings of one event type, each with its meaning and bounds, for the command and the table alike."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _setting(meaning: str, least: int | None = None, most: int | None = None, *,
 
 @dataclass(frozen=True, kw_only=True)
 class TypeSettings:
-    """What may differ for one event type; None leaves it as it is."""
+    """Settings of one event type; None leaves a setting as it is."""
 
     lease_ms: int | None = _setting("Its lease, in milliseconds.", 100, 3_600_000)
     max_attempts: int | None = _setting("The most attempts of a delivery.", 1, 100)
@@ -101,7 +101,7 @@ def set_event_type(
 
 @audit.audited
 def reset_event_type(database: Database, event_type: str) -> bool:
-    """Let an event type follow the settings again; return whether it differed."""
+    """Remove all settings of an event type; return whether it had any."""
     [[differed]] = database.execute(_SQL["reset_event_type"], {"event_type": event_type}).fetchall()
     return bool(differed)
 

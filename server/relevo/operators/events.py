@@ -118,13 +118,13 @@ def waiting(database: Database, event_id: int) -> Waiting:
 
 @dataclass(frozen=True)
 class Story:
-    """What became of one event: what happened when, how far its deliveries are, what went wrong, what it waits for."""
+    """The story of one event: its timeline, how far its deliveries are, its errors, and the reason why it waits."""
 
     event: Row
     status: EventStatus
     """As the app's verbs return it."""
     moments: list[Moment]
-    """What happened, and its deadline if that still counts, in the order of time."""
+    """The timeline in the order of time, with the deadline if that still counts."""
     sample: Row
     errors: list[Row]
     waits: list[Row]
@@ -136,7 +136,7 @@ class Story:
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """Its deliveries by status, without counting them."""
+        """The event's deliveries by status, without counting them."""
         return self.status.deliveries
 
     @property

@@ -172,12 +172,12 @@ def runtime(database: Database) -> Row:
 
 @dataclass(frozen=True)
 class Overview:
-    """What people ask first: is all well, who can be reached, what arrives, of which kinds."""
+    """The figures of the overview: health, reach, arrivals and event types."""
 
     status: Status
     queue: Row
     hour: list[Row]
-    """What was sent, confirmed and failed, by five minutes."""
+    """Sent, confirmed and failed pushes, by five minutes."""
     day: list[Row]
     """The same, by the hour."""
     phones: list[Row]
@@ -201,7 +201,7 @@ def overview(database: Database, settings: Settings) -> Overview:
 
 @dataclass(frozen=True)
 class System:
-    """What somebody at 3 a.m. looks at: the machinery behind the pushes."""
+    """The figures of the page System: the machinery behind the pushes."""
 
     status: Status
     queue: Row

@@ -49,7 +49,7 @@ WATCHED = (
 
 
 class Gauge(NamedTuple):
-    """What a gauge says, and by what it is told apart."""
+    """The value of a gauge, and its labels."""
 
     says: str
     labels: tuple[str, ...] = ()
@@ -124,7 +124,7 @@ _POOL = {
     "relevo_pool_available_connections": ("pool_available", "Connections of the pool that nobody uses."),
     "relevo_pool_waiting_connections": ("requests_waiting", "Callers that wait for a connection."),
 }
-"""What the pool counts, by the name of its gauge."""
+"""Counters of the pool, by the name of its gauge."""
 
 
 class Gauges(Collector):

@@ -1,4 +1,4 @@
-"""What operators see of an inbox: a page of it, and how much of it is unread."""
+"""Inboxes for operators: a page of one, and how much of it is unread."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ _BATCH = 1_000
 _MOST_REASONS, _OTHERWISE, _MOST_DROPPED = 50, "other reasons", 100
 _HEADING = ("line", "reason")
 _OF_A_ROW = (psycopg.DataError, psycopg.IntegrityError, psycopg.errors.RaiseException)
-"""What PostgreSQL says of one row: it cannot be written as it is, or a constraint or a trigger of yours refuses it."""
+"""PostgreSQL's error about one row: it cannot be written, or a constraint or a trigger of yours refuses it."""
 
 
 @dataclass(frozen=True)

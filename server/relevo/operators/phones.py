@@ -95,7 +95,7 @@ class Reason:
     told: Explanation
     """By the phone as it is today."""
     changes: Row | None = None
-    """What was changed of it since the event went out, and when; None if the event has not, or either is gone."""
+    """Its changes since the event went out, with their times; None if the event has not, or either is gone."""
 
 
 def explain(database: Database, event_id: int, installations: Sequence[UUID]) -> list[Reason]:

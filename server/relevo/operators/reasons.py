@@ -1,4 +1,4 @@
-"""What a status, an error code or an incident means, in words that somebody understands who knows nothing of queues."""
+"""Meanings of statuses, error codes and incidents, in words for readers who know nothing of queues."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MEANINGS = {
     "cancelled": N_("The event was ended, or handled elsewhere, before this push was sent."),
     "unknown": N_("It may be sent only once, and no answer came: it is unknown whether it arrived."),
 }
-"""What each status of a delivery means."""
+"""The meaning of each status of a delivery."""
 
 SERVERS = ("webhook", NEWS)
 _OF_SEVERAL = {
@@ -36,7 +36,7 @@ _OF_SEVERAL = {
         "composer_failed composer_hung middleware_failed middleware_hung"
     ),
 }
-"""What several error codes mean alike."""
+"""Common meanings of several error codes."""
 ERRORS = {
     **{code: each.means for code, each in CODES.items() if each.means},
     "MalformedToken": N_("This phone's push token is malformed."),
@@ -77,7 +77,7 @@ ERRORS = {
     "none": N_("No reason was given."),
     **{code: said for said, codes in _OF_SEVERAL.items() for code in codes.split()},
 }
-"""What each error code of a delivery means: those of push services by their facts, and Relevo's own."""
+"""The meaning of each error code of a delivery: those of push services by their facts, and Relevo's own."""
 _STATUS = re.compile(r"HTTP_(\d{3})")
 _FAILED_STATUS = 500
 
@@ -93,7 +93,7 @@ REPLIES = {
     "mixed_projects": N_("the request held phones of several projects"),
     "rejected": N_("the push service refused one of its messages"),
 }
-"""What became of a whole request."""
+"""The outcomes of a whole request."""
 
 PAUSED = {
     "ingest": N_("%(who)s paused the reading of sources."),
@@ -101,7 +101,7 @@ PAUSED = {
     "dispatch": N_("%(who)s paused sending."),
     "receipt": N_("%(who)s paused asking for receipts."),
 }
-"""What it means that a cycle is paused."""
+"""Sentences for the pause of a cycle."""
 
 RESUMED = {
     "ingest": N_("%(who)s resumed the reading of sources after %(time)s."),
@@ -109,7 +109,7 @@ RESUMED = {
     "dispatch": N_("%(who)s resumed sending after %(time)s."),
     "receipt": N_("%(who)s resumed asking for receipts after %(time)s."),
 }
-"""What it means that a cycle is resumed."""
+"""Sentences for the resumption of a cycle."""
 
 INCIDENTS = {
     "breaker_opened": N_("The breaker of project %(project)s opened: Relevo sent only probes."),
@@ -124,7 +124,7 @@ INCIDENTS = {
     "released": N_("An operator released project %(project)s."),
     "redriven": N_("An operator sent dead letters of project %(project)s again."),
 }
-"""What may happen to a project while an event is sent."""
+"""Incidents of a project while an event is sent."""
 
 _GONE = re.compile(r"(?P<gone>\d+) of (?P<answers>\d+) answers said that the phone is gone")
 _GONE_IN_WORDS = N_("%(gone)s of %(answers)s answers said that the phone is gone.")
@@ -138,7 +138,7 @@ _DETAILS = {
         N_("Tokens that belong to %(to)s: %(n)s."),
     ),
 }
-"""What is written of an incident by workers, and how it is said to people."""
+"""Texts that workers write of an incident, and their translated forms."""
 
 NOT_ALLOWED = {
     "unregistered": N_("it was unregistered, for example by a log-out"),
@@ -178,7 +178,7 @@ _DAYS = {
 
 
 def in_words(code: str | None) -> str:
-    """Say what an error code means; one that is not ours stands for itself."""
+    """Return the meaning of an error code; a foreign code is returned as it is."""
     status = _STATUS.fullmatch(code or "")
     if code in ERRORS or status is None:
         return _(ERRORS.get(code, code)) if code else ""
@@ -188,7 +188,7 @@ def in_words(code: str | None) -> str:
 
 
 def as_said(code: str | None, message: str | None) -> str:
-    """Say what an error means, and behind that what was said."""
+    """Return the meaning of an error, followed by its message."""
     if code in _OURS:
         message = example(code, message)
         return " ".join(filter(None, (in_words(code), f"({clipped(message, 500)})" if message else "")))
@@ -209,7 +209,7 @@ def quoted(said: str) -> str:
 
 
 def because(reason: str | None) -> str:
-    """Say why a project was stopped, within a sentence: in words, then as the push service said it."""
+    """Return why a project was stopped, within a sentence: in words, then as the push service said it."""
     told = in_words((reason or "").partition(": ")[0]).removesuffix(".")
     if not reason or reason.startswith(told):
         return reason or ""
@@ -217,7 +217,7 @@ def because(reason: str | None) -> str:
 
 
 def happened(what: str, said: str) -> str:
-    """Say in the reader's language what a worker wrote of an incident of a project beside its kind."""
+    """Return a worker's text about a project's incident in the reader's language."""
     if what in ("breaker_opened", "probe_failed"):
         why = because(said)
         return why[:1].upper() + why[1:]
@@ -232,22 +232,22 @@ def happened(what: str, said: str) -> str:
 
 
 def meaning(status: str, provider: str = "") -> str:
-    """Say what a delivery's status means; without receipts it is all that is known that somebody took it."""
+    """Return the meaning of a delivery's status; without receipts the last known fact is that it was taken."""
     return (status == "ok" and taken_by(provider)) or _(MEANINGS.get(status, status))
 
 
 def ending(status: str, provider: str, code: str | None, message: str | None) -> str:
-    """Say how a delivery ended: by the reason for which it was not sent, or else by what its status means."""
+    """Return how a delivery ended: by the reason why it was not sent, or else by the meaning of its status."""
     return as_said(code, message) if is_unsent(code) else meaning(status, provider)
 
 
 def is_unsent(code: str | None) -> bool:
-    """Tell whether a code says why a delivery was not sent, so that nothing is to be added."""
+    """Return whether a code is the whole reason why a delivery was not sent."""
     return code in _UNSENT.split()
 
 
 def taken_by(provider: str) -> str:
-    """Say who took it, where that is the end: a server, or a push service that gives no receipts."""
+    """Return who took it, where that is the end: a server, or a push service that gives no receipts."""
     if provider in NATIVE:
         return _("Taken by %(provider)s; %(provider)s gives no receipts.", provider=LABELS[provider])
     return _("Your server took it.") if provider in SERVERS else ""
@@ -260,19 +260,19 @@ def split_provider(project: str) -> str:
 
 
 def briefly(status: str, code: str | None) -> str:
-    """Say in a list what is worth saying of a delivery: nothing where all is as it should be."""
+    """Return the short explanation of a delivery in a list: nothing where all is well."""
     if status in ("ok", "sent", "pending"):
         return "" if status != "pending" or not code else in_words(code)
     return in_words(code) or meaning(status)
 
 
 def not_allowed(why: str | None) -> str:
-    """Say why pushes may not go to a phone."""
+    """Return why pushes may not go to a phone."""
     return _(NOT_ALLOWED[why]) if why in NOT_ALLOWED else in_words(why)
 
 
 def cap(said: str | None) -> str:
-    """Say which cap there was no room under; what is no such sentence stays as it is."""
+    """Return the cap that was reached; other texts stay as they are."""
     told = (said or "").removeprefix(NO_ROOM)
     found = _CAP.fullmatch(told)
     if found is None:
@@ -285,7 +285,7 @@ def cap(said: str | None) -> str:
 
 
 def wanted_when(said: str | None) -> str:
-    """Say when a preference wants to be told: hourly, daily or weekly."""
+    """Return when a preference asks for delivery: hourly, daily or weekly."""
     kind, *more = (said or "now").split()
     if kind == "hourly":
         return _("hourly")

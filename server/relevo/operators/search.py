@@ -1,4 +1,4 @@
-"""What a text leads to: an event, a phone, an owner or a tender."""
+"""Search by a text: an event, a phone, an owner or a tender."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MOST_FOUND = 20
 
 @dataclass(frozen=True)
 class Found:
-    """What fits a text, by kind."""
+    """Hits of a text, by kind."""
 
     events: list[Row] = field(default_factory=list)
     phones: list[Row] = field(default_factory=list)

@@ -39,7 +39,7 @@ def send(database: Database, event: Event, phones: Sequence[UUID]) -> int:
 
 @dataclass(frozen=True)
 class PhoneResult:
-    """What became of a test push at one phone."""
+    """The outcome of a test push at one phone."""
 
     phone: UUID
     explanation: Explanation

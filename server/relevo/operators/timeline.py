@@ -1,4 +1,4 @@
-"""What happened to an event, moment by moment: each a code with the row it comes from, and its words in plain English.
+"""The timeline of an event: each moment a code with the row it comes from, and its words in plain English.
 
 The command prints these words; pages have their own, by the code, in each language.
 """
@@ -27,17 +27,17 @@ class Moment:
     at: datetime
     code: str
     row: Row
-    """What it is about: the event, a request, an incident of a project, a pause, or the sample of deliveries."""
+    """The row of the moment: the event, a request, an incident of a project, a pause, or the sample of deliveries."""
 
     @property
     def what(self) -> str:
-        """What happened, in a few words."""
+        """The moment in a few words."""
         what = _WORDS[self.code][0]
         return what(self.row) if callable(what) else what
 
     @property
     def detail(self) -> str | None:
-        """What else is to be said of it."""
+        """Further details of the moment."""
         detail = _WORDS[self.code][1]
         return detail(self.row) if detail is not None else None
 
@@ -168,7 +168,7 @@ def _request(row: Row) -> str:
 
 
 def _ended(counts: Mapping[str, int], ok: str) -> str:
-    """Say how many deliveries ended in which status: `1 failed, 3 ok`."""
+    """Return how many deliveries ended in which status: `1 failed, 3 ok`."""
     return ", ".join(f"{n:,} {ok if status == 'ok' else status}" for status, n in sorted(counts.items()) if n > 0)
 
 
@@ -258,4 +258,4 @@ _WORDS: dict[str, tuple[str | Word, Word | None]] = {
     ),
     "resumed": (lambda row: f"{row['cycle']} resumed", _resumed),
 }
-"""What each code is in words, and what else is said of it."""
+"""Each code in words, with its details."""

@@ -1,4 +1,4 @@
-"""Who calls a verb: what a caller may reach, and what the audit log records of it."""
+"""The callers of verbs: what a caller may reach, and what the audit log records of it."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from relevo.operators import audit
 
 T = TypeVar("T")
 _OF_EVERY_TOKEN = frozenset({"export_owner", "block_owner", "unblock_owner", "forget_owner", "forget"})
-"""What the audit log records of every token: who read everything of a person, silenced them or deleted them."""
+"""Actions that the audit log records of every token: exports, blocks and deletions of a person."""
 
 
 class Act(NamedTuple):
-    """What a verb does, under way."""
+    """A running verb."""
 
     connection: Connection
     result: dict[str, Any]
-    """What the audit log gets to know of it, if it has an entry."""
+    """The details for the audit log, if it has an entry."""
 
     def answer(self, answer: T) -> T:
         """Note what the verb answers, and return it."""
@@ -35,11 +35,11 @@ class Act(NamedTuple):
 
 @dataclass(frozen=True)
 class Caller:
-    """Whoever calls a verb from outside the app's transaction: an operator, a token of the app's, or a phone."""
+    """A caller of a verb from outside the app's transaction: an operator, a token of the app's, or a phone."""
 
     database: Database
     proof: Proof
-    """What it proved to be: by a token, or by a phone's secret or a signature for it."""
+    """The caller's proof: a token, or a phone's secret or a signature for it."""
     has_room: Callable[[Token, str], bool] = lambda _token, _action: True
     """Whether the audit log has room for another entry of this action by an app's token."""
 

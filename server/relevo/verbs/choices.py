@@ -15,7 +15,7 @@ from relevo.client.connections.steps import Call, as_json, from_json, one
 from relevo.verbs.callers import Caller
 
 Face = Literal["app", "phone", "operator"]
-"""Who reported a choice: the app's server, the person's phone, or an operator."""
+"""The source of a choice: the app's server, the person's phone, or an operator."""
 
 
 def set_category(

@@ -109,7 +109,7 @@ def _find_phone(connection: Connection, caller: Caller, installation_id: UUID) -
 
 
 class Cancelled(NamedTuple):
-    """What came of a cancellation."""
+    """The result of a cancellation."""
 
     cancelled: bool
     """Whether the event was ended just now."""
@@ -153,7 +153,7 @@ def _json_of(event: Mapping[str, Any]) -> str:
 
 
 def complete(caller: Caller, event_id: int, owner: str | None = None, reason: str = "") -> tuple[bool, EventStatus]:
-    """Say that an event, or one owner's part of it, was handled elsewhere; return whether that was news, and it."""
+    """Complete an event, or one owner's part of it, as handled elsewhere; return whether that was news, and it."""
     with caller.acting("complete_event", event=str(event_id)) as act:
         _find(act.connection, caller, event_id)
         completed = act.answer(client.complete(act.connection, event_id, reason, owner=owner))

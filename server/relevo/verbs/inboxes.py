@@ -23,7 +23,7 @@ _SQL = queries.load("inbox_access")
 
 @dataclass(frozen=True)
 class Whose:
-    """Whose inbox it is: an owner's, or that of an installation without owner."""
+    """The inbox: an owner's, or that of an installation without owner."""
 
     owner: str | None = None
     installation_id: UUID | None = None
@@ -31,7 +31,7 @@ class Whose:
 
 
 def _resolve(connection: Connection, caller: Caller, named: Whose) -> Whose:
-    """Return whose inbox a caller gets. What a phone gets follows from its secret alone, never from what it names."""
+    """Return the inbox of a caller. A phone's inbox follows from its secret alone, never from the owner it names."""
     if caller.token is not None:
         return _resolve_for_app(connection, caller, named)
     phone = phones.admit_reader(connection, caller.proof)

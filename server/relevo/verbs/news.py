@@ -29,7 +29,7 @@ def read(caller: Caller, name: str, after: int | None, limit: int) -> list[news.
 
 
 def acknowledge(caller: Caller, name: str, position: int) -> bool:
-    """Say that a subscription's news were dealt with up to a position; False if they had been before."""
+    """Acknowledge a subscription's news up to a position; False if they were acknowledged before."""
     with caller.acting("acknowledge_news", subscription=name, position=position) as act:
         return act.answer(news.acknowledge_news(act.connection, _find(act.connection, caller, name), position))
 

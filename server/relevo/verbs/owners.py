@@ -30,7 +30,7 @@ def log_out(caller: Caller, owner: str) -> int:
 
 
 def complete(caller: Caller, owner: str, reason: str = "") -> bool:
-    """Say that an owner has handled everything until now, on phones of the caller's project."""
+    """Complete everything for an owner until now, on phones of the caller's project."""
     with caller.acting("complete_owner", owner=owner, project=caller.project) as act:
         return act.answer(_of_owner(act.connection, caller, "complete_owner", bool, owner=owner, reason=reason))
 
@@ -64,7 +64,7 @@ def set_attributes(caller: Caller, owner: str, attributes: Mapping[str, Any], pr
 
 
 def unblock(caller: Caller, owner: str, project: str | None = None) -> int:
-    """Let pushes go to an owner again; return how many phones they have."""
+    """Unblock an owner: pushes go to their phones again; return how many phones they have."""
     project = caller.own_project(project)
     with caller.acting("unblock_owner", owner=owner, project=project) as act:
         return act.answer(consent.unblock(act.connection, owner=owner, project=project))

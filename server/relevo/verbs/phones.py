@@ -86,7 +86,7 @@ def log_out(caller: Caller, installation_id: UUID) -> bool:
 
 
 def complete(caller: Caller, installation_id: UUID, reason: str = "") -> bool:
-    """Say that everything for a phone until now was handled elsewhere: what is left of it ends unsent."""
+    """Complete everything for a phone until now, as handled elsewhere: waiting pushes end unsent."""
     with caller.acting_on_phone("complete_installation", installation_id) as (act, _):
         return act.answer(client.complete(act.connection, installation_id, reason))
 

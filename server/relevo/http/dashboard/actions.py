@@ -19,28 +19,28 @@ _LONGEST = 4_000
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked before an action: what will happen, and what else has to be given."""
+    """The question before an action: its effects, and further inputs."""
 
     title: str
     button: str
     paragraphs: Sequence[str] = ()
-    """What will happen."""
+    """The effects of the action."""
     reason_hint: str = ""
-    """What the field for the reason shows while it is empty; without this there is no such field."""
+    """The placeholder of the field for the reason; without it there is no such field."""
     hidden: Mapping[str, object] = field(default_factory=dict)
-    """What the form carries along unseen."""
+    """Hidden fields of the form."""
     back: str = "/dashboard"
     grave: bool = False
     """Whether it cannot be taken back."""
     possible: bool = True
     template: str = "question.html"
     context: Mapping[str, Any] = field(default_factory=dict)
-    """What else the template shows."""
+    """Further variables of the template."""
 
 
 @dataclass(frozen=True)
 class Result:
-    """What was done, in a sentence, and where to go from there."""
+    """The result of an action in a sentence, and the page to continue on."""
 
     title: str
     paragraphs: Sequence[str] = ()
@@ -48,7 +48,7 @@ class Result:
     good: bool = True
     template: str = "result.html"
     context: Mapping[str, Any] = field(default_factory=dict)
-    """What else the template shows."""
+    """Further variables of the template."""
 
 
 class FormInput:

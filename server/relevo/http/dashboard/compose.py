@@ -82,13 +82,13 @@ _WRONG = (InvalidInputError, MissingPartError, NotFoundError, Problem)
 
 @dataclass(frozen=True)
 class Look:
-    """What is shown of an event before it is sent."""
+    """The preview of an event."""
 
     event: dict[str, Any]
     found: Preview
-    """Whom it would reach."""
+    """The reach of the event."""
     texts: dict[str, Text] = field(default_factory=dict)
-    """What it says by locale; a text of its own has none."""
+    """The texts by locale; a text of its own has none."""
     wording: Wording | None = None
     sendable: bool = False
     """Whether it says something of its own, so that it can be sent as it is."""

@@ -67,14 +67,14 @@ ZONES = {
     "project": N_("the zone of the project"),
     "none": N_("no time zone is set"),
 }
-"""Whose time zone quiet hours go by."""
+"""The owners of the time zone that quiet hours follow."""
 
 HOURS = {
     "phone": N_("its own hours"),
     "owner": N_("the hours of its owner"),
     "project": N_("the hours of the project"),
 }
-"""Whose quiet hours a phone has."""
+"""The owners of a phone's quiet hours."""
 
 DIMENSIONS = {
     "disabled": N_("it is switched off"),
@@ -132,7 +132,7 @@ _AGAINST = ("not_named", "not_allowed", *_UNWANTED, "no_preference", "preference
 
 
 def nobody(told: Nobody, owners: Iterable[str]) -> str:
-    """Say why an event went out to nobody, as the end of a sentence."""
+    """Return why an event went out to no phone, as the end of a sentence."""
     whys = [not_allowed(each).removesuffix(".") for each in told.reasons]
     said = "; ".join(f"{each[:1].lower()}{each[1:]}" for each in whys)
     return _(NOBODY[told.why], owners=clipped(", ".join(owners), 200), reasons=clipped(said, 300))
@@ -159,7 +159,7 @@ def verdict(told: Explanation) -> str:
 
 
 def rule(told: Explanation) -> Markup:
-    """Say by which rule a phone gets an event, or not."""
+    """Return the rule by which a phone gets an event, or not, as a sentence."""
     values = told.raw["values"]
     key = "other_project" if values.get("project") else told.rule
     if key == "batched" and told.gets_it:
@@ -202,7 +202,7 @@ def rule(told: Explanation) -> Markup:
 
 
 def _silently(quiet: Mapping[str, Any]) -> str:
-    """Say that a push makes, or made, no sound because of quiet hours; nothing if it does."""
+    """Return a sentence if a push makes, or made, no sound because of quiet hours; else nothing."""
     if quiet.get("verdict") != "silent":
         return ""
     if quiet.get("at"):
@@ -211,7 +211,7 @@ def _silently(quiet: Mapping[str, Any]) -> str:
 
 
 def _by_category(values: Mapping[str, Any]) -> str:
-    """Say that the event's category, not its type, decides what quiet hours mean for it; nothing if it does not."""
+    """Return a sentence if the event's category, not its type, sets the rule for quiet hours; else nothing."""
     if values.get("rule_of") != "category":
         return ""
     return _("The category %(category)s sets the rule for quiet hours.", category=values["category"])
@@ -224,7 +224,7 @@ def came_afterwards(told: Explanation, changes: Mapping[str, Any] | None) -> boo
 
 
 def afterwards(changes: Mapping[str, Any]) -> str:
-    """Say that a phone was registered only after an event had gone out."""
+    """Return that a phone was registered only after an event had gone out."""
     registered, went_out = instant(changes["registered_at"]), instant(changes["went_out_at"])
     return _(
         "The phone was registered after the event went out (registered: %(registered)s, went out: %(went_out)s).",
@@ -234,7 +234,7 @@ def afterwards(changes: Mapping[str, Any]) -> str:
 
 
 def changed_since(told: Explanation, changes: Mapping[str, Any] | None) -> Iterator[str]:
-    """Say what was changed since an event went out of that by which it is judged; where no trace is kept, say that."""
+    """Yield the changes since an event went out of the facts by which it is judged; also where changes are not kept."""
     if changes is None:
         return
     came_later = told.rule == "came_later"

@@ -52,7 +52,7 @@ ACTIONS = frozenset(
         "answer_assistant",
     }
 )
-"""What the record names."""
+"""The names in the audit."""
 
 
 def number(value: float | None) -> str:

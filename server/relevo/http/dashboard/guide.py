@@ -280,7 +280,7 @@ def address_of(link: str) -> str:
 
 
 def _name_cells(tokens: Sequence[Any]) -> None:
-    """Tell each cell of a table its column's head, for windows without room for columns."""
+    """Give each cell of a table its column's head, for windows without room for columns."""
     heads: list[str] = []
     column = 0
     for opened, inside in pairwise(tokens):

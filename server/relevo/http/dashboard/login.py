@@ -75,7 +75,7 @@ class LoginCodes:
         return until if until is not None and time.monotonic() < until else None
 
     def give_back(self, code: str, until: float) -> None:
-        """Let a code be used after all: what it was taken for failed."""
+        """Make a used code valid again: the login for which it was used failed."""
         with self._lock:
             self._until[_hash(code)] = until
 
@@ -103,7 +103,7 @@ async def icon() -> Response:
 async def choose_language(
     request: Request, code: Annotated[str, Path(max_length=5)], back: Annotated[str, Query(max_length=500)] = ""
 ) -> Response:
-    """Have pages in another language from now on, and go back to where one was."""
+    """Set the language of the pages, and return to the page before."""
     if code not in LANGUAGES:
         raise NotFoundError(f"There is no language {code}.")
     answer = RedirectResponse(_inside(back), 303)

@@ -1,4 +1,4 @@
-"""What operators do: pause, resume and run cycles, release what is held, cancel events, try rejects again.
+"""Actions of operators: pause, resume and run cycles, release held events, cancel events, try rejects again.
 
 Two pages are around every action: the question before it, and its result.
 """

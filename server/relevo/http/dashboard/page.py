@@ -1,4 +1,4 @@
-"""What all pages share: the frame around them, who sees them, and what is said when one cannot be shown."""
+"""Shared parts of all pages: the frame, who may see them, and the page for an error."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ PAGES = {
     "/dashboard/audit": N_("Audit"),
     SESSIONS: N_("Sessions"),
 }
-"""What the navigation leads to; each name is a text of the pages."""
+"""The destinations of the navigation; each name is a text of the pages."""
 SEARCH = "/dashboard/search"
 Id = Annotated[int, Path(ge=0, lt=2**63)]
 """The number by which an address names something."""
@@ -77,7 +77,7 @@ Before = Annotated[int | None, Query(ge=1, lt=2**63)]
 Text = Annotated[str, Query(max_length=200)]
 Hours = Annotated[str, Query(pattern="^[0-9]{0,4}$")]
 Place = Annotated[str, Query(pattern="^[0-9.]{0,40}$")]
-"""What addresses of lists may carry: filters, so that a list can be shared, and the place of a page of it."""
+"""Parameters of lists in addresses: filters, so that a list can be shared, and the position of a page of it."""
 ICON = "relevo.svg"
 _KINDS = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
 STATIC = {
@@ -119,7 +119,7 @@ class Page(Guarded):
 
 
 def trouble(request: Request, problem: Problem) -> Response:
-    """Say on a page what is wrong; the login form instead if somebody has to log in first."""
+    """Show an error on a page; the login form instead if somebody has to log in first."""
     if problem.status == _UNAUTHORISED:
         came = bool(session_cookie(request))
         return login_page(request, problem.detail if came else "", 401, after=_here(request))
@@ -144,7 +144,7 @@ async def read(
 
 
 def _remember_action(request: Request, answer: Response) -> Response:
-    """Have who did something, or was told that it failed, see on the next pages what came of it, whoever shows them."""
+    """Read from the primary for a while after a person's action, so that their next pages show its effect."""
     settings: Settings = request.app.state.relevo.settings
     if settings.database_read_url and request.method == "POST" and request.url.path != SEARCH:
         seconds = settings.database_read_max_lag_ms // 1000 + _ACTED_S
@@ -243,13 +243,13 @@ def login_page(
 
 
 def keep(request: Request, answer: Response, name: str, value: str, seconds: int | None = None) -> None:
-    """Have the browser keep a cookie that no script reads and no other site sends."""
+    """Set a cookie that no script reads and no other site sends."""
     secure = is_https(request)
     answer.set_cookie(name, value, max_age=seconds, path="/", httponly=True, samesite="strict", secure=secure)
 
 
 def forget_session(request: Request, answer: Response) -> Response:
-    """Have the browser forget its session."""
+    """Delete the session's cookie."""
     name = cookie_name(request, COOKIE)
     answer.delete_cookie(name, path="/", httponly=True, samesite="strict", secure=is_https(request))
     return answer

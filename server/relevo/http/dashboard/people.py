@@ -25,7 +25,7 @@ Asked = Annotated[str, Query(max_length=300)]
 
 @dataclass(frozen=True)
 class WhyResult:
-    """What became of the question why: the event that was meant, or those that may be, and the rule for each phone."""
+    """The answer to "why": the event that was meant, or those that may be, and the rule for each phone."""
 
     asked: str = ""
     event: Row | None = None

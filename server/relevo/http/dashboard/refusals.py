@@ -51,7 +51,7 @@ SUMMARY = "refused_others"
 
 @dataclass(frozen=True)
 class Caller:
-    """Who was refused, and with whom they share the room for entries."""
+    """The refused caller, and the group with which they share the room for entries."""
 
     name: str
     group: str
@@ -146,7 +146,7 @@ async def note(request: Request, action: str, why: str = "", caller: Token | Non
 
 
 def _flush_later(state: State) -> None:
-    """Have the window end ten minutes after its first refusal, whether or not another one comes."""
+    """End the window ten minutes after its first refusal, whether or not another one comes."""
     if state.refusals_flush is None:
         state.refusals_flush = asyncio.create_task(_flush_after(state, WINDOW_S))
 

@@ -17,7 +17,7 @@ from relevo.operators import search
 from relevo.operators.search import Found
 
 router = APIRouter(route_class=Page, include_in_schema=False)
-"""It comes last: its last route takes what no other router knows."""
+"""The last router: its last route takes every address that no other router knows."""
 _LONGEST = 300
 _LONG = 60
 
@@ -50,7 +50,7 @@ async def show_found(request: Request) -> Response:
 
 @router.get("/dashboard/{place:path}")
 async def lost(place: Annotated[str, Path()]) -> Response:
-    """Say on a page that there is none at this address."""
+    """Show that there is no page at this address."""
     raise Problem(404, _("There is no page %(place)s.", place=clipped(f"/dashboard/{place}", 100)))
 
 

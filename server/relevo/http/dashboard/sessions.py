@@ -1,4 +1,4 @@
-"""Who is logged in to the dashboard: a viewer sees and ends the sessions of their own token, an operator all."""
+"""Sessions of the dashboard: a viewer sees and ends the sessions of their own token, an operator all."""
 
 from __future__ import annotations
 

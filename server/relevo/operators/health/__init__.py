@@ -1,4 +1,4 @@
-"""What is wrong with the fleet, each in a sentence with a next step: pure functions of what operators read."""
+"""Problems of the fleet, each in a sentence with a next step: pure functions of what operators read."""
 
 from __future__ import annotations
 

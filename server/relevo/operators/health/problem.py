@@ -56,7 +56,7 @@ RUNBOOK = {
 
 @dataclass(frozen=True)
 class Observed:
-    """What health is judged by."""
+    """The facts by which health is judged."""
 
     now: datetime
     workers: Sequence[Row]
@@ -79,7 +79,7 @@ class Observed:
     failing: Sequence[Row] = ()
     """Events whose fan-out fails, those that failed most often first."""
     troubles: Sequence[Row] = ()
-    """What is left alone after an error while the rest goes on."""
+    """Things that are left alone after an error while the rest goes on."""
 
 
 class Problem(Phrase):

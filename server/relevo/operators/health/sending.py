@@ -1,4 +1,4 @@
-"""What is wrong with sending: the queue, projects, fan-out, the runaway brake, news, and what is left alone."""
+"""Problems of sending: the queue, projects, fan-out, the runaway brake, news, and things left alone."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def of_queue(seen: Observed, settings: Settings) -> Iterator[Problem]:
 
 
 def of_failures(project: Row, now: datetime, settings: Settings) -> Iterator[Problem]:
-    """Say that a push service fails before a breaker opens by it: with little to send that takes minutes.
+    """Report a failing push service before a breaker opens by it: with little to send that takes minutes.
 
     A server of the operator's own that fails is told of once its breaker has been open for a while.
     """
@@ -156,7 +156,7 @@ _NO_WAY = ("NoConnection", "ConnectTimeout", "ProxyRefused")
 
 
 def _mending(project: str, why: str) -> str:
-    """Say what to mend, and by which setting, for the reason that a breaker opened."""
+    """Return the fix, and its setting, for the reason that a breaker opened."""
     code = why.partition(":")[0]
     provider = SendingProject.parse(project).provider
     if provider == "webhook":
@@ -175,7 +175,7 @@ def _mending(project: str, why: str) -> str:
 
 
 def _mending_native(provider: str, code: str) -> str:
-    """Say what to mend with a push service that is spoken to directly."""
+    """Return the fix for a native push service."""
     label = LABELS[provider]
     if code in _NO_WAY:
         return Phrase("check this machine's network (DNS, firewall, HTTPS_PROXY)")
@@ -189,7 +189,7 @@ def _mending_native(provider: str, code: str) -> str:
 
 
 def _probe(project: Row, now: datetime) -> str:
-    """Say that a probe is under way, if a request is, or else when the next one goes."""
+    """Return that a probe is under way, if a request is, or else when the next one goes."""
     if project["breaker"] == "probing" and project["connections"]:
         return Phrase("one is on its way")
     if project["probe_at"] is not None and project["probe_at"] <= now:
@@ -216,7 +216,7 @@ def of_fanout(seen: Observed) -> Iterator[Problem]:
 
 
 def of_words(seen: Observed) -> Iterator[Problem]:
-    """Say that events wait for their texts, while others are fanned out."""
+    """Report that events wait for their texts, while others are fanned out."""
     if seen.unworded:
         yield Problem(
             "texts_not_rendered",

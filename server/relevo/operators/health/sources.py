@@ -1,4 +1,4 @@
-"""What is wrong with what comes in and what leaves: sources that cannot be read, months that cannot be archived."""
+"""Problems of sources and of the archive: sources that cannot be read, months that cannot be archived."""
 
 from __future__ import annotations
 

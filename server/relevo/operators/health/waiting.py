@@ -40,7 +40,7 @@ def waits_of(event: Row, waits: Sequence[Row], paused: Mapping[str, str]) -> lis
 
 
 def why_it_waits(event: Row, waits: Sequence[Row], paused: Mapping[str, str]) -> list[str]:
-    """Say why what is open of an event waits, and until when."""
+    """Return why an event's open deliveries wait, and until when."""
     return [_in_words(wait) for wait in waits_of(event, waits, paused)]
 
 
@@ -129,7 +129,7 @@ def stopped(waits: Sequence[Row]) -> list[str]:
 
 
 def tried_again(due: datetime | None, now: datetime, held: Sequence[str]) -> str:
-    """Say when what failed is tried again, as the end of a sentence: at a time, or once its project may send."""
+    """Return when failed deliveries are tried again, as the end of a sentence: at a time, or with their project."""
     if due is None:
         return ""
     if due > now:

@@ -1,4 +1,4 @@
-"""What is wrong with workers and cycles: lost, silent or resting, late or paused."""
+"""Problems of workers and cycles: lost, silent or resting, late or paused."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def worker_state(worker: Mapping[str, Any]) -> str:
 
 
 def of_instance(seen: Observed) -> Iterator[Problem]:
-    """Say that nothing may be sent from here: of a fleet at work only the name differs, or this is a copy."""
+    """Report that nothing may be sent from here: only the name differs in a running fleet, or this is a copy."""
     if seen.misnamed:
         yield Problem(
             "instance_differs",
@@ -178,7 +178,7 @@ def of_credentials(seen: Observed) -> Iterator[Problem]:
 
 
 def of_no_worker(seen: Observed) -> Iterator[Problem]:
-    """Say that nothing runs cycles."""
+    """Report that nothing runs cycles."""
     if not _nobody_works(seen):
         return
     last = min(_that_run(seen.workers), key=lambda each: float(each["silent_s"]))
@@ -299,7 +299,7 @@ def _limit_s(row: Row) -> float:
 
 
 def next_round(row: Row, now: datetime) -> datetime | None:
-    """Say when a cycle comes round again at the latest, if nothing calls it before; None if nobody knows."""
+    """Return when a cycle comes round again at the latest, without a call before; None if it is unknown."""
     if (cron := _cron_of(row)) is not None:
         return cron.next_slot(now)
     if row["every_ms"] is None or row["last_round_at"] is None:

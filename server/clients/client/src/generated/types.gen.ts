@@ -45,7 +45,7 @@ export type Batch = {
 /**
  * BeforeIn
  *
- * Whose inbox it is, and until when.
+ * The inbox, and the time up to which its items are meant.
  */
 export type BeforeIn = {
     /**
@@ -77,7 +77,7 @@ export type BeforeIn = {
 /**
  * BlockIn
  *
- * Whom nothing is sent to any more, and why.
+ * The owner to block, and the reason.
  */
 export type BlockIn = {
     /**
@@ -1342,7 +1342,7 @@ export type ExplanationOut = {
 /**
  * ExportIn
  *
- * Whose data, and which of it.
+ * The owner whose data is exported, and which part of it.
  */
 export type ExportIn = {
     /**
@@ -1665,7 +1665,7 @@ export type InboxOut = {
 /**
  * InstallationBody
  *
- * An app on a phone. What is left out stays as it is, but for push_capable and permission.
+ * An app on a phone. A field that is left out stays as it is, except push_capable and permission.
  *
  * Null removes `locale` or `timezone`, and is refused elsewhere.
  */
@@ -2322,7 +2322,7 @@ export type OwnerChanged = {
 /**
  * OwnerCompleteIn
  *
- * Whom it is about, and why.
+ * The owner, and the reason.
  */
 export type OwnerCompleteIn = {
     /**
@@ -2377,7 +2377,7 @@ export type OwnerHoursIn = unknown & {
 /**
  * OwnerIn
  *
- * Whom it is about; in the body, for addresses end up in the logs of proxies.
+ * The owner, in the body, because addresses end up in the logs of proxies.
  */
 export type OwnerIn = {
     /**
@@ -2594,7 +2594,7 @@ export type PreviewIn = {
 /**
  * PreviewOut
  *
- * Whom an event would reach.
+ * The reach of an event.
  */
 export type PreviewOut = {
     /**
@@ -3017,7 +3017,7 @@ export type WaitingOut = {
 /**
  * WhoseIn
  *
- * Whose inbox it is; a phone leaves it out.
+ * The inbox to read. A phone leaves out owner and installation_id.
  */
 export type WhoseIn = {
     /**
