@@ -40,7 +40,7 @@ class Account:
 
     def __init__(self) -> None:
         self.credentials: Any = None
-        """What is kept of its credentials from one token to the next."""
+        """The state of its credentials from one token to the next."""
         self.lock = threading.Lock()
         self.token: Token | None = None
 
@@ -54,7 +54,7 @@ class AccessTokens(ABC, Generic[E]):
         self._session.verify = ca_file or True
         self._session.hooks["response"].append(self._note_date)
         self.date: str | None = None
-        """What the token endpoint last said that the time is."""
+        """The time by the last answer of the token endpoint."""
         self._proxies = proxies or Proxies()
         self._timeout_s = timeout_s
         self._lock = threading.Lock()

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 
 NUMBER_BYTES = 32
 UNREADABLE = (ValueError, TypeError, UnsupportedAlgorithm)
-"""What reading a key may raise."""
+"""Errors that reading a key may raise."""
 
 
 def from_pem(text: str) -> Any:

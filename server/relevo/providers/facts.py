@@ -1,4 +1,4 @@
-"""What may be said of a push service without asking it: the form of `providers/<name>/facts.py`.
+"""Facts about a push service that need no request: the form of `providers/<name>/facts.py`.
 
 Facts are plain values that import nothing else of Relevo, so that the client and every command have them at once.
 """
@@ -17,27 +17,27 @@ TOO_MANY_FOR_PHONE = "Too many pushes went to this phone within a short time."
 WRONG_CREDENTIALS = "The push credentials of this project are wrong: renew them at the push service."
 OWN_PROBLEM = "The push service had a problem of its own."
 SLOWER = "The push service asked Relevo to slow down."
-"""What codes of several push services mean alike."""
+"""Common meanings of codes of several push services."""
 
 
 class Code(NamedTuple):
     """An error code of a push service: its words, and its row in the guide's page on states and errors."""
 
     means: str = ""
-    """What it means, for pages and commands; dashboard.po has its Spanish. Nothing: others say it."""
+    """Its meaning, for pages and commands; dashboard.po has its Spanish. Empty if another table has it."""
     does: str = ""
-    """What Relevo does, in Markdown; a code without it has no row."""
+    """Relevo's reaction, in Markdown; a code without it has no row."""
     mend: str = "nothing"
-    """What its reader does."""
+    """The reader's action."""
     aside: str = ""
-    """What stands behind the code in its row."""
+    """An addition behind the code in its row."""
     is_outage: bool = False
     """Whether the push service has to recover by itself, when a breaker opened for it."""
 
 
 @dataclass(frozen=True)
 class ProviderFacts:
-    """What a push service bears and offers; settings of a project may override rate, connections and chunk size."""
+    """Limits and abilities of a push service; a project's settings may override rate, connections and chunk size."""
 
     label: str
     """Its name for people."""
@@ -48,7 +48,7 @@ class ProviderFacts:
     connections: int = 6
     """How many requests of one project may be under way at once, in the whole fleet."""
     least_retry_ms: int = 0
-    """What was tried is never tried again sooner."""
+    """The shortest time between two tries of one delivery."""
     max_payload_bytes: int = 4_096
     platforms: tuple[str, ...] = ("ios", "android", "unknown")
     takes_silent: bool = True
@@ -56,27 +56,27 @@ class ProviderFacts:
 
 
 class Token(NamedTuple):
-    """What a phone registers with."""
+    """The name of the token that a phone registers."""
 
     words: str
-    """What it is, within a sentence."""
+    """The token, within a sentence."""
     guide: str
     """The same for the guide, in Markdown."""
     beside: str
-    """What a phone registers beside it, in Markdown."""
+    """The fields that a phone registers beside it, in Markdown."""
     form: str = ""
-    """What it looks like, as a regular expression; nothing where that takes more."""
+    """Its form, as a regular expression; empty if the check takes more."""
     complaint: str = ""
-    """What is said of one that does not look so; `relevo.token_complaint` says the same in SQL."""
+    """The refusal of a token of another form; `relevo.token_complaint` has the same in SQL."""
 
 
 class Service(NamedTuple):
-    """What is known of a push service that comes with Relevo."""
+    """The facts of a push service that comes with Relevo."""
 
     name: str
     """In `provider` columns and PUSH_PROJECTS_FILE; of its folder in `providers/`, and of the extra that brings it."""
     sending: ProviderFacts
-    """What dispatch respects."""
+    """The limits for dispatch."""
     platforms: tuple[Platform, ...]
     """Those of its phones, as far as pushes are written for each in its own way."""
     token: Token

@@ -104,7 +104,7 @@ class HttpConnection:
 
     @property
     def protocol(self) -> str | None:
-        """What TLS agreed to speak by ALPN, if it agreed on anything."""
+        """The protocol that TLS agreed on by ALPN, if any."""
         return self._socket.selected_alpn_protocol() if isinstance(self._socket, ssl.SSLSocket) else None
 
     def is_quiet(self) -> bool:
@@ -259,7 +259,7 @@ def dial(addresses: Sequence[str], port: int, until: float) -> socket.socket:
 
 
 def _tunnel(connection: HttpConnection, parts: SplitResult, proxy: SplitResult, until: float) -> None:
-    """Have a proxy lead through to a host."""
+    """Open a tunnel through a proxy to a host."""
     host, port = place_of(parts)
     place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     connection.send(place, {"Host": place, **proxy_headers(proxy)}, b"", end_by=until, method="CONNECT")

@@ -1,4 +1,4 @@
-"""What the messages of the native push services are made of alike."""
+"""Shared parts of the messages of the native push services."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ ROOM_FOR_NAMES = 160
 """How many bytes the names of a delivery take at most."""
 _TOPIC_BYTES = 24
 UNWRITABLE = (ArithmeticError, TypeError, ValueError, RecursionError)
-"""What writing a message raises that cannot be written."""
+"""Errors of writing a message."""
 
 
 Headers = tuple[tuple[str, str], ...]
 
 
 class Written(NamedTuple):
-    """What the messages of one event have in common."""
+    """The common part of the messages of one event."""
 
     headers: Headers
     head: bytes
@@ -43,7 +43,7 @@ class PayloadMessage(WrittenMessage):
 
     __slots__ = ("written",)
     closing = "}"
-    """What ends the payload."""
+    """The end of the payload."""
 
     def __init__(self, written: Written, draft: Draft, delivery: Delivery) -> None:
         self.written = written

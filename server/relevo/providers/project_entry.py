@@ -1,4 +1,4 @@
-"""What PUSH_PROJECTS_FILE may say of a project with any push service; each push service has its own keys beside it."""
+"""Shared keys of PUSH_PROJECTS_FILE for a project with any push service; each push service has its own beside them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Text = Annotated[str, StringConstraints(min_length=1, max_length=MAX_SECRET_BYTE
 
 
 class Entry(BaseModel):
-    """What the file says of one project and push service."""
+    """The file's entry of one project and push service."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, hide_input_in_errors=True)
     provider: ClassVar[str]

@@ -53,7 +53,7 @@ Check = Callable[[PushProject[Any]], object]
 
 
 class _Read(NamedTuple):
-    """What the file and the files that it names say."""
+    """The contents of the file and of the files that it names."""
 
     usable: Mapping[Key, PushProject[Any]]
     troubles: Mapping[Key, str]
@@ -62,7 +62,7 @@ class _Read(NamedTuple):
 
 
 class PushProjects:
-    """What PUSH_PROJECTS_FILE says now; `checks` look at each push service's secrets when they are read."""
+    """The present contents of PUSH_PROJECTS_FILE; `checks` judge each push service's secrets when they are read."""
 
     def __init__(self, file: Path | None, text: str = "{}", checks: Mapping[str, Check] | None = None) -> None:
         self._folder = file.parent if file else Path()

@@ -15,7 +15,7 @@ LOOK_EVERY_S = 1.0
 
 T = TypeVar("T")
 Stamp = tuple[int, int, int] | None
-"""What changes when a file does; None while there is none."""
+"""A mark that changes with the file; None while there is none."""
 
 
 class UnusableFileError(ValueError):
@@ -23,7 +23,7 @@ class UnusableFileError(ValueError):
 
 
 class SecretFile(Generic[T]):
-    """What a file says now; one that can no longer be used is told once, and what it said before stays in force.
+    """The present contents of a file; an unusable file is reported once, and its former contents stay in force.
 
     `others` returns the further files that a value was read from, with their stamps before they were read: when one of
     them changes, all is read again.

@@ -32,7 +32,7 @@ _REBASED = (  # those first that others wait for
 
 @dataclass
 class Rebased:
-    """What was done after the clock was set back."""
+    """The corrections after the clock was set back."""
 
     counts: Counter[str] = field(default_factory=Counter)
     was_set_back: bool = False

@@ -56,7 +56,7 @@ class TimedLease(Protocol):
 
 
 class Renewed(NamedTuple):
-    """What became of leases that were to be extended."""
+    """The outcome for leases that were to be extended."""
 
     lost: Sequence[Loss] = ()
     extended: Sequence[TimedLease] = ()
@@ -110,7 +110,7 @@ class Heartbeat:
             self._disconnect()
 
     def announce(self, announcement: Callable[[Connection], object]) -> None:
-        """Have something written with every beat and in between, such as that this worker lives."""
+        """Register a write for every beat and in between, such as that this worker lives."""
         self._announcements.append(announcement)
 
     def keep(self, key: UUID, lease: Lease, renewal: Renewal) -> None:

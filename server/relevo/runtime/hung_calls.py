@@ -22,7 +22,7 @@ class HungCall:
     """A call that has taken longer than a moment."""
 
     what: str
-    """What was called, for people: `the composer of notice`."""
+    """The called code, for people: `the composer of notice`."""
     project: str
     since: float
     give_up_at: float
@@ -39,7 +39,7 @@ class HungCall:
         return round(time.monotonic() - self.since)
 
     def __str__(self) -> str:
-        """Say what hangs, where, and for how long."""
+        """Return what hangs, where, and for how long."""
         where = f" (project {self.project})" if self.project else ""
         return f"{self.what}{where} has not come back for {self.seconds} s and was given up"
 

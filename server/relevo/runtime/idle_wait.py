@@ -15,7 +15,7 @@ _RESTS_AS_LONG = 10  # times what its work took: what comes meanwhile is done to
 
 @dataclass
 class IdleWait:
-    """What a run does between two pieces of work: it rests, and waits for a call; without one for long it ends."""
+    """A run's behaviour between two pieces of work: it sleeps and waits for a call; without one for long it ends."""
 
     call: threading.Event
     stopping: threading.Event

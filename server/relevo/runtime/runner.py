@@ -380,7 +380,7 @@ class Runner:
         return Report(cycle.key, "skipped", run_id, reason=reason, look_again_in_s=look_again_in_s)
 
     def set_asleep(self, cycle: Cycle, *, asleep: bool) -> bool:
-        """Say in table state whether this cycle's workers sleep, so that `enqueue` wakes them; return if it is new."""
+        """Write to table state whether this cycle's workers sleep (then `enqueue` wakes them); return if it is new."""
         return set_asleep(self._database, cycle.name, self._worker_id, asleep=asleep)
 
     def _untold_slot(self, cycle: Cycle, context: RunContext) -> bool:

@@ -1,4 +1,4 @@
-"""What a cycle sees: its place in the registry, the run it is in, fenced transactions, limits, when to stop."""
+"""A cycle's environment: its place in the registry, the run it is in, fenced transactions, limits, when to stop."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ class Cycle:
     stall_ms: int = 0
     """How long a run may get nowhere before it is given up; 0: three leases. See `Run.progress`."""
     does: str = ""
-    """What it does, in a sentence for the guide."""
+    """Its work, in a sentence for the guide."""
     counts: Mapping[str, str] = field(default_factory=dict)
-    """What its runs count: each name in `worker_runs.counts`, with its meaning for the guide."""
+    """The counts of its runs: each name in `worker_runs.counts`, with its meaning for the guide."""
 
     @property
     def key(self) -> str:
@@ -64,7 +64,7 @@ class Cycle:
 
 @dataclass(frozen=True)
 class RunContext:
-    """What a middleware may know of the run it wraps."""
+    """The facts that a middleware gets about the run it wraps."""
 
     run_id: int
     cycle: str
@@ -79,7 +79,7 @@ class RunContext:
 
 @dataclass(frozen=True)
 class Ending:
-    """What a run came to, before it is written down."""
+    """The result of a run, before it is written down."""
 
     outcome: RunOutcome
     counts: dict[str, int] = field(default_factory=dict)
@@ -94,7 +94,7 @@ Middleware = Callable[[RunContext, Callable[[], Ending]], Ending]
 
 @dataclass
 class GivenUp:
-    """What a run tried and could not do, by kind: it goes on with the rest, and a later run tries again."""
+    """The failures of a run, by kind: it goes on with the rest, and a later run tries again."""
 
     claims: set[UUID] = field(default_factory=set)
     events: set[int] = field(default_factory=set)
@@ -145,9 +145,9 @@ class Run:
     looks_since: datetime | None = field(init=False)
     """Since when it looks for everything once, by the database's clock; None: since its next look."""
     troubles: Troubles = field(default_factory=Troubles)
-    """What this process met on single things, and leaves alone for now."""
+    """The failures on single things that this process met, and leaves alone for now."""
     left_alone: list[str] = field(default_factory=list)
-    """What it met itself, in sentences for its row."""
+    """Its own failures, in sentences for its row."""
     idle_wait: IdleWait | None = None
     """How it waits for more once its work is done; None: it ends then."""
 
@@ -164,7 +164,7 @@ class Run:
         return self.clock()
 
     def progress(self) -> None:
-        """Say that the run gets on; transactions and looks whether to go on say so themselves.
+        """Report progress of the run; transactions and checks whether to go on report it themselves.
 
         Raises RunGivenUpError once nobody waits for it any more: it must not write or send anything then.
         """
@@ -189,7 +189,7 @@ class Run:
 
     @contextmanager
     def contain(self, thing: Thing, *, rests_s: float | None = None) -> Iterator[None]:
-        """Let an error in the block be the trouble of one thing alone."""
+        """Limit an error in the block to one thing."""
         try:
             yield
         except Exception as error:  # noqa: BLE001 whatever it is, it belongs to that thing
@@ -219,12 +219,12 @@ class Run:
             return connection.execute(statement, parameters)
 
     def ask_to_be_woken(self) -> None:
-        """Say in table state that this cycle rests, though its run goes on, so that it is called when there is work."""
+        """Write to table state that this cycle rests while its run goes on, so that work calls it."""
         with suppress(*BUSY):  # nobody calls then: it looks now and then all the same
             self.say_asleep(True)
 
     def say_asleep(self, asleep: bool) -> None:
-        """Say in table state whether this cycle is to be called when there is work."""
+        """Write to table state whether this cycle is to be called when there is work."""
         set_asleep(self.database, self.context.cycle, self.context.worker_id, asleep=asleep)
 
     def wait_for_work(self, *, worked: bool, took_s: float, rest_s: float, due_in_s: float | None = None) -> bool:
@@ -249,7 +249,7 @@ class Run:
             self.woken.wait(self.idle_wait.ahead_s)
 
     def begin_work(self) -> None:
-        """Say that there is work: from now on the run has a row. Calling it again does nothing."""
+        """Report that there is work: from now on the run has a row. Another call does nothing."""
         if self.begun:
             return
         self.execute(_SQL["begin_run"], vars(self.context), "bound_unflushed")
@@ -276,7 +276,7 @@ class Run:
 
 
 def set_asleep(database: Database, cycle: str, worker_id: str, *, asleep: bool) -> bool:
-    """Say in table state whether a cycle sleeps in this process; return if it is new. Raises one of BUSY."""
+    """Write to table state whether a cycle sleeps in this process; return if it is new. Raises one of BUSY."""
     said = {"cycle": cycle, "worker_id": worker_id, "asleep": asleep, "lock_ms": database.lock_ms}
     is_new = database.execute(_SQL["set_asleep"], said).rowcount > 0
     if not asleep:

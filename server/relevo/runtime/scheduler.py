@@ -36,7 +36,7 @@ _SOON_S = 0.5  # spread over so much, lest all replicas ask in the same moment
 
 @dataclass
 class _Clock:
-    """What the scheduler remembers of one cycle between its rounds."""
+    """The scheduler's state of one cycle between its rounds."""
 
     cycle: Cycle
     running: bool = False
@@ -45,7 +45,7 @@ class _Clock:
     """Whether it was called because another one was that feeds it."""
     asleep: bool = False
     unseen_below: int | None = 0
-    """Who began below this number and is still at it may not have known that the cycle sleeps; None: not yet known."""
+    """Transactions below this number that still run may not know that the cycle sleeps; None: not yet known."""
     looks: int = 0
     """How often it has looked for what they left, since it sleeps."""
     again: bool = False
@@ -137,14 +137,14 @@ class Scheduler:
                         self._call_ahead(clock.cycle.feeds)
 
     def _call_ahead(self, cycle_name: str) -> None:
-        """Have a sleeper get ready whom another cycle, just called, will feed; the caller holds the guard."""
+        """Prepare a sleeping cycle that another cycle, just called, feeds; the caller holds the guard."""
         for clock in self._clocks.values():
             if clock.cycle.name == cycle_name and clock.asleep and not clock.running and clock.last == "idle":
                 clock.ahead = True
                 self._move(clock, _BEHIND_S)
 
     def look_soon(self) -> None:
-        """Have every cycle look within a moment: the database answers again, or a wake-up may have been missed.
+        """Make every cycle look within a moment: the database answers again, or a wake-up may have been missed.
 
         A singleton that did not fail waits for its slot, as ever.
         """

@@ -44,7 +44,7 @@ def start(name: str, work: Callable[[], T]) -> Future[T]:
 
 
 class _Call(NamedTuple):
-    """What a thread does next, and its name meanwhile."""
+    """The next call of a thread, and the thread's name meanwhile."""
 
     name: str
     work: Callable[[], None]

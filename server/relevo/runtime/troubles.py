@@ -47,7 +47,7 @@ _SAID: dict[Kind, str] = {
 
 
 class Thing(NamedTuple):
-    """What an error was met on, and belongs to."""
+    """The thing that an error was met on, and its owner."""
 
     kind: Kind
     name: str
@@ -77,7 +77,7 @@ def is_own(error: BaseException) -> bool:
 
 @dataclass
 class Troubles:
-    """What this process met, and until when it leaves what alone."""
+    """The errors that this process met, and until when it leaves their things alone."""
 
     database: Database | None = None
     """Where it is reported to operators; without it nothing is."""

@@ -71,7 +71,7 @@ class Worker:
         self._undescribed: Sequence[Cycle] = ()
 
     def record_start(self, role: Role, cycles: Sequence[str]) -> None:
-        """Say that this process has started, which cycles it runs, and why it rests, if it does.
+        """Write that this process has started, which cycles it runs, and why it rests, if it does.
 
         One that stays watches its disks.
         """
@@ -123,11 +123,11 @@ class Worker:
             self._undescribed = ()
 
     def serve(self, providers: Sequence[str]) -> None:
-        """Let installations name the push services that this process serves."""
+        """Allow installations to name the push services that this process serves."""
         self._database.execute(_SQL["add_providers"], {"providers": list(providers)})
 
     def beat(self, connection: Connection) -> None:
-        """Say, inside the heartbeat's transaction, that this process lives, what hangs in it and why it rests."""
+        """Write, inside the heartbeat's transaction, that this process lives, what hangs in it and why it rests."""
         hung = Jsonb([each._asdict() for each in self._hung.given_up()[:_MOST_TOLD]])
         said = {
             "worker_id": self.worker_id,
@@ -147,16 +147,16 @@ class Worker:
             _log.warning("worker_was_given_up", worker_id=self.worker_id)
 
     def note_wakeups(self, wakeups: Literal["listening", "polling"]) -> None:
-        """Say whether wake-ups are heard."""
+        """Write whether wake-ups are heard."""
         self._database.execute(_SQL["note_wakeups"], {"worker_id": self.worker_id, "wakeups": wakeups})
 
     def stopping(self, why: str) -> None:
-        """Say that this process has begun to stop."""
+        """Write that this process has begun to stop."""
         _log.info("worker_stopping", worker_id=self.worker_id, why=why)
         self._database.execute(_SQL["note_stopping"], {"worker_id": self.worker_id, "now": None}, "bound_transaction")
 
     def stopped(self) -> None:
-        """Say goodbye; a command leaves no row but for the last tick's, for there is one every minute."""
+        """Write that this process has stopped. Commands leave no row, and ticks, one every minute, only the last."""
         gone = {"worker_id": self.worker_id, "now": None}
         if self._role == "tick":
             self._database.execute(_SQL["remove_former_ticks"], gone, "bound_transaction")

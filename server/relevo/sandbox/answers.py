@@ -1,4 +1,4 @@
-"""What the sandbox says over HTTP: answers, and the refusals of a whole request in Expo's form."""
+"""Answers of the sandbox over HTTP, and the refusals of a whole request in Expo's form."""
 
 from __future__ import annotations
 

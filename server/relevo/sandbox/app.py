@@ -42,7 +42,7 @@ class SandboxApp:
         self._stopped = False
 
     def stop(self) -> None:
-        """Let every answer that is late or hanging end now."""
+        """End every late or hanging answer now."""
         self._stopped = True
         for pause in self._pauses:
             pause.reschedule(0)
@@ -179,7 +179,7 @@ async def _hang_up(scope: Scope, receive: Receive) -> None:
 
 
 def _line(scope: Scope, exchange: Exchange, seconds: float) -> str:
-    """Say in one line what came of a request, naming no token and no secret."""
+    """Write the outcome of a request to the log in one line, without tokens and secrets."""
     place = next((f"{each}…" for each in (admin.PHONE, "/phones/") if scope["path"].startswith(each)), scope["path"])
     parts = [scope["method"], place, str(exchange.answer.status)]
     if exchange.count:

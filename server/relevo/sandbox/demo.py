@@ -38,10 +38,10 @@ _CUSTOMERS: dict[str, Preference] = {
     "fabio!MessageRateExceeded*1": TenderPreference(region="Región de Ñuble"),
     "gina!MessageTooBig": Preference(enabled=False),
 }
-"""Who asks for what; after the `!` stands what the sandbox does: gone, tried again once, refused for good."""
+"""The customers with their topics; after the `!` stands the sandbox's fault: gone, retried once, refused for good."""
 _ANA = "ana"
 _OTHER_PHONES = {name: SERVICES[name].platforms[0] for name in NATIVE}
-"""What else Ana has: an event for her is told on a phone of each push service."""
+"""Ana's further phones: one of each push service."""
 _WARES = ("a kettle", "two chairs", "a desk lamp", "a bookshelf", "six glasses", "a rug", "a wall clock")
 _FAMILY = UUID("5c6f6b9e-8f0b-4f0e-9d0a-72656c65766f")
 _SAMPLE = Path(__file__).parents[1] / "sources" / "sample"
@@ -126,7 +126,7 @@ def install_apps(database: Database, data_dir: Path, url: str, new_secret: NewSe
 
 @runtime_checkable
 class Serves(Protocol):
-    """What the shop needs to know of the HTTP server."""
+    """The facts about the HTTP server that the shop needs."""
 
     url: str
 
@@ -202,7 +202,7 @@ class Shop:
             _log.warning("demo_apps_not_installed", error=type(error).__name__)
 
     def _archive(self) -> None:
-        """Have the past month retired and exported, each once the start's own run of that cycle has ended."""
+        """Retire and export the past month, each once the start's own run of that cycle has ended."""
         for name in ("cleanup", "archive-export"):
             while not self._stop.wait(_TURN_S) and self._run_cycle(name) == "skipped":
                 pass

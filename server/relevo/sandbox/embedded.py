@@ -60,14 +60,14 @@ def noted_address(folder: Path) -> str | None:
 
 
 def make_token(folder: Path, given: Mapping[str, str]) -> str | None:
-    """Have the folder's sandbox make a token, as its admin call does; None if it has no such service."""
+    """Make a token by the sandbox of the folder, as its admin call does; None if it has no such service."""
     noted = noted_address(folder)
     made = _ask(noted, "POST", "/sandbox/tokens", given) if noted is not None else None
     return str(made["token"]) if made else None
 
 
 def install_app(folder: Path, token: str, app: Mapping[str, str]) -> None:
-    """Tell the folder's sandbox which app a phone has, so that it reports what is done there."""
+    """Register the app of a phone at the folder's sandbox, so that it reports what is done there."""
     if (noted := noted_address(folder)) is not None:
         _ask(noted, "POST", f"/sandbox/phones/{quote(token, safe='')}", {"app": app})
 

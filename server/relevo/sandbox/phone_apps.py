@@ -15,7 +15,7 @@ from relevo.core.errors import InvalidInputError
 LOCALES = ("en", "es", "es-CL", "pl", "pt-BR")
 """Languages to choose from; some have more than two forms for numbers."""
 Touch = Literal["tapped", "read", "not told", "dismissed"]
-"""What became of a push on the screen; `tapped` where no app is known, `not told` where Relevo did not answer."""
+"""The outcome of a push on the screen; `tapped` if no app is known, `not told` if Relevo did not answer."""
 
 _TIMEOUT_S = 10.0
 _MOST = 2_000
@@ -58,7 +58,7 @@ class PhoneApp:
         return "read"
 
     def speak(self, locale: str) -> bool:
-        """Say that the phone's language was changed; return whether Relevo heard it."""
+        """Report the phone's new language to Relevo; return whether Relevo answered."""
         try:
             self._call("PUT", f"/v1/installations/{self.installation_id}", {"locale": locale})
         except OSError:

@@ -1,4 +1,4 @@
-"""What each phone received, and how often.
+"""The messages that each phone received, and how often.
 
 Bounded: at most 1,000,000 phones are remembered (the longest known are forgotten first), 100,000 messages in all (the
 oldest first; a phone shows `keep_messages` of them at most), and between 1,000,000 and 2,000,000 fingerprints of
@@ -87,7 +87,7 @@ class Phones:
     def deliver(
         self, token: str, message: Message, at: float, keep: int, *, kind: str = "expo", kept: Kept | None = None
     ) -> None:
-        """Let a phone receive a message, or let it wait while the phone is switched off."""
+        """Deliver a message to a phone, or keep it while the phone is switched off."""
         phone = self._phones.get(token) or self._meet(token, kind)
         if phone.waiting is not None:
             phone.waiting.add(message, kept or _as_expo_keeps(message), at)

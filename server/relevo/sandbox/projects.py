@@ -1,4 +1,4 @@
-"""What holds per project: the rate, and how many requests are in flight at once.
+"""Limits per project: the rate, and how many requests are in flight at once.
 
 At most 10,000 projects are remembered; the oldest that rest are forgotten first.
 """

@@ -1,4 +1,4 @@
-"""What the sandbox knows of a push service without serving it: tokens, the faults they name, what is kept for a phone.
+"""The sandbox's facts about a push service without serving it: tokens, their faults, and messages kept for a phone.
 
 Each push service has a `PushService` in `providers/<name>/sandbox/tokens.py`. A fault is a word, in a token's name
 after a `!`, or in a rule:
@@ -37,7 +37,7 @@ _MAX_STREAMS = 1_000
 
 
 class Device(NamedTuple):
-    """What a token says: the phone's name and its faults; `home` is the environment (APNs) or key (Web Push)."""
+    """The contents of a token: the phone's name and its faults; `home` is the environment (APNs) or key (Web Push)."""
 
     name: str
     faults: tuple[Fault, ...]
@@ -52,9 +52,9 @@ class Trial(NamedTuple):
     """How those who try a push service try it: tests, `make chaos`, `make bench`. Faults are words of the service."""
 
     phone: str
-    """What its usual phone is called."""
+    """The name of its usual phone."""
     platform: Platform
-    """What that registers as."""
+    """The registration of that phone."""
     part: str
     """The part of the service that its pushes go to; empty where there are none."""
     gone: str
@@ -90,7 +90,7 @@ class PushService(ABC):
     keeps: str
     """The same in words, for the guide."""
     checks: str
-    """What the sandbox checks of a request, in Markdown for the guide."""
+    """The sandbox's checks of a request, in Markdown for the guide."""
     trial: Trial
 
     @abstractmethod

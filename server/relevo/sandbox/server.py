@@ -167,7 +167,7 @@ class Sandbox:
         return made
 
     def expire_access_tokens(self) -> None:
-        """Let every access token that was given out expire."""
+        """Expire every access token that was given out."""
         self._ask(self._running().expire_access_tokens)
 
     def settings(self) -> dict[str, str]:

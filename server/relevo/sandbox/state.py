@@ -27,7 +27,7 @@ _TOO_BIG = Fault("receipt-MessageTooBig", "receipt", "MessageTooBig")  # Expo ta
 
 
 class NativeServices(Protocol):
-    """What admin calls and pages need of the native push services while they run."""
+    """The parts of the running native push services that admin calls and pages need."""
 
     def settings(self) -> dict[str, str]:
         """Return the settings by which Relevo sends to these services."""
@@ -36,7 +36,7 @@ class NativeServices(Protocol):
         """Make a token for an admin call."""
 
     def expire_access_tokens(self) -> None:
-        """Let every access token that was given out expire."""
+        """Expire every access token that was given out."""
 
 
 class SandboxState:
@@ -55,7 +55,7 @@ class SandboxState:
         self.met = tokens.Met()
         self.phones = Phones()
         self._counted: Counter[str] = Counter()
-        """What else is counted, by the names that totals have."""
+        """Further counts, by the names that totals have."""
         self.answered: Counter[tuple[str, int]] = Counter()
         """How many messages the native push services answered, by service and status."""
 
@@ -221,7 +221,7 @@ class SandboxState:
         return found
 
     def _deliver(self, recipients: Recipients, spoiled: dict[int, Fault]) -> list[str]:
-        """Let the phones receive what is not spoiled, and return the tickets, in JSON."""
+        """Deliver messages without a fault to the phones, and return the tickets, in JSON."""
         deliver, keep, now = self.phones.deliver, self.settings.keep_messages, time.time()
         if not spoiled:
             for token, message in recipients:

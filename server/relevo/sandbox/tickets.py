@@ -31,7 +31,7 @@ class Clock:
         return self._base + (time.monotonic() - self._since) * self._scale
 
     def set_scale(self, scale: float) -> None:
-        """Let time run at another speed from now on."""
+        """Run time at another speed from now on."""
         self._base, self._since, self._scale = self.now(), time.monotonic(), scale
 
 
@@ -60,7 +60,7 @@ class Tickets:
         return [f"{prefix}{number:012x}" for number in range(first, first + count)]
 
     def mark(self, ticket_id: str, fault: Fault, token: str) -> None:
-        """Let a ticket's receipt be an error, which may name the token, or never appear."""
+        """Make a ticket's receipt an error, which may name the token, or withhold it for ever."""
         self._special[int(ticket_id[-12:], 16)] = fault, token
 
     def receipts(self, ids: Iterable[str], delay_s: float) -> dict[str, dict[str, Any]]:

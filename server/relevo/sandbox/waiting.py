@@ -1,4 +1,4 @@
-"""What a push service keeps for a phone that is switched off, and hands over when it is on again.
+"""Messages that a push service keeps for a phone that is switched off, and delivers when it is on again.
 
 Each keeps its messages by a `Keeping` of its own, and each message only as long as the sender wants it kept.
 """
@@ -21,7 +21,7 @@ class Kept(NamedTuple):
 
 
 class Keeping(NamedTuple):
-    """What a push service keeps: the newest message of each place, and 100 messages without a place."""
+    """Messages that a push service keeps: the newest of each collapse key, and 100 without one."""
 
     places: int = MAX_KEPT
     needs_place: bool = False

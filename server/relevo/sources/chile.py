@@ -1,4 +1,4 @@
-"""What all sources of Chile's register share: its name, codes, states and pages."""
+"""Shared parts of all sources of Chile's register: its name, codes, states and pages."""
 
 from __future__ import annotations
 

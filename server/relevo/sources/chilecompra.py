@@ -151,7 +151,7 @@ class _Api:
 
 @dataclass(frozen=True)
 class Said:
-    """What an answer of the API means."""
+    """The meaning of an answer of the API."""
 
     kind: Literal["ok", "ticket", "busy", "wrong", "down"]
     rows: list[Any] = field(default_factory=list)
@@ -159,7 +159,7 @@ class Said:
 
 
 def judge(reply: Response) -> Said:
-    """Tell a list from each of the ways to say no; what is no list is never an empty one."""
+    """Distinguish a list from each form of refusal; an answer that is no list is never an empty one."""
     document = text.loads(reply.body)
     if not isinstance(document, dict):
         return _judge_status(reply, _first_words(reply.body))
@@ -347,7 +347,7 @@ class _Pass:
         listed = {each.code: each for each in summaries}
         known = self._context.known(chile.NAMESPACE, list(listed)) if listed else {}
         changed = [each for each in listed.values() if mark_of(known.get(each.code, ""), TELLER) != each.mark]
-        # What closes or is withdrawn costs no request; what was never seen open is nobody's news.
+        # A tender that closes or is withdrawn costs no request; one that was never seen open is of no interest.
         for each in changed:
             if each.code in known and each.code not in self._items and not each.is_open(self._now):
                 if len(self._items) >= ITEMS_PER_FETCH:

@@ -1,4 +1,4 @@
-"""What the rows of ChileCompra's API say: a summary of a day's list, and a tender's detail."""
+"""Rows of ChileCompra's API: a summary of a day's list, and a tender's detail."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ _HIDDEN = re.compile(r"no\s+p[uú]blico", re.IGNORECASE)
 
 @dataclass
 class _Read:
-    """What both halves of a pass say."""
+    """The data that both halves of a pass return."""
 
     items: list[Item] = field(default_factory=list)
     rejects: list[Reject] = field(default_factory=list)
@@ -52,7 +52,7 @@ class _Read:
 
 
 class ChileCompraWeb:
-    """What the public search shows: whole names, descriptions and amounts, but neither rubro nor region."""
+    """The data of the public search: whole names, descriptions and amounts, but neither rubro nor region."""
 
     name = "chilecompra-web"
 

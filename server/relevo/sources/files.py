@@ -117,12 +117,12 @@ class DropFolder:
 
 @dataclass
 class Look:
-    """What one walk through the folder found."""
+    """The files that one walk through the folder found."""
 
     files: dict[str, Any]
     """The entries of the files that are still there."""
     waiting: list[DroppedFile]
-    """What was not handled yet, the longest waiting first."""
+    """Files that were not handled yet, the longest waiting first."""
     seen: dict[str, DroppedFile]
     passed: Mark | None
     behind: int

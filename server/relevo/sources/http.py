@@ -65,7 +65,7 @@ def take_turn(context: SourceContext, quota: str, *, pace_ms: int, daily_limit: 
 
 @dataclass(frozen=True)
 class Response:
-    """What came back."""
+    """The answer."""
 
     status: int
     headers: Mapping[str, str]

@@ -61,7 +61,7 @@ class Ocds:
 
 @dataclass
 class _Batch:
-    """What was gathered: one telling per tender, only what is new or changed."""
+    """The gathered releases: one item per tender, only of new or changed ones."""
 
     context: SourceContext
     items: dict[tuple[str, str], Item] = field(default_factory=dict)
@@ -122,7 +122,7 @@ def _minute(own_mark: str) -> str:
 
 @dataclass(frozen=True)
 class _Page:
-    """What one page says."""
+    """The contents of one page."""
 
     address: str
     place: str
@@ -411,7 +411,7 @@ def _document(reply: Response) -> Any:
 
 
 def _raise_error_inside(document: object) -> None:
-    """Tell an error that came as data: a status and a word about it, and no releases."""
+    """Recognize an error that came as data: a status and a word about it, and no releases."""
     status = chile.state_number(text.at(document, "status"))
     if status is not None and not (
         {"releases", "records", "ocid", "data"} & set(document if isinstance(document, dict) else ())

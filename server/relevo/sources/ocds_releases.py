@@ -1,4 +1,4 @@
-"""What OCDS documents say: releases, however they are packed, read into one item per tender."""
+"""Contents of OCDS documents: releases, in any package, read into one item per tender."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class _Unusable(Exception):  # noqa: N818 a state of affairs: this release canno
 
 @dataclass
 class _Rejects:
-    """What of one document could not be used: the first of them one by one, the rest as a number."""
+    """The rejects of one document: the first of them one by one, the rest as a number."""
 
     place: str
     found: list[Reject] = field(default_factory=list)
@@ -241,7 +241,7 @@ def _told_at(release: Mapping[str, Any], now: datetime, latest: datetime | None)
 
 
 def _untold(release: Mapping[str, Any]) -> str:
-    """Say why nothing can be told of a release that has no tender, although there is something to tell."""
+    """Return why a release without a tender cannot be used, although it has content."""
     tags = _tags(release)
     if tags & _OF_TENDERS:
         return f"it is tagged {min(tags & _OF_TENDERS)} and has no tender"
@@ -261,7 +261,7 @@ def _marked(item: Item, when: datetime | None) -> Item:
 
 
 def _is_empty(document: object) -> bool:
-    """Tell a package that holds nothing, or that only names others, from one that is none."""
+    """Distinguish a package that holds nothing, or only names others, from a document that is no package."""
     lists = [text.at(document, key) for key in _PACKED]
     return document == [] or bool(links(document)) or any(found == [] for found in lists)
 

@@ -1,4 +1,4 @@
-"""What sources say, made fit to keep: clean text, whole moments, exact amounts; nothing here raises."""
+"""Values of sources, cleaned for storage: clean text, whole moments, exact amounts; nothing here raises."""
 
 from __future__ import annotations
 

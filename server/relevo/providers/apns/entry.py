@@ -1,4 +1,4 @@
-"""What PUSH_PROJECTS_FILE says of a project with APNs."""
+"""The entry of a project with APNs in PUSH_PROJECTS_FILE."""
 
 from __future__ import annotations
 

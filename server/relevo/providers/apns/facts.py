@@ -1,4 +1,4 @@
-"""What is true of APNs, without asking it."""
+"""Facts about APNs that need no request."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ IPHONE = {
     "locKey": "aps.alert.loc-key",
     "locArgs": "aps.alert.loc-args",
 }
-"""What no other platform has, as iPhones get it."""
+"""Fields that no other platform has, as iPhones get them."""
 FIELDS = {
     "title": ("aps.alert.title",),
     "body": ("aps.alert.body",),

@@ -41,7 +41,7 @@ APPLE = {"production": "https://api.push.apple.com", "sandbox": "https://api.san
 _PHONE_RESTS_MS, _PROJECT_RESTS_MS, _TROUBLE_RESTS_MS = 60_000, 1_200_000, 900_000
 _OK, _BAD_REQUEST, _FORBIDDEN, _GONE, _TOO_MANY, _SERVER_ERROR = 200, 400, 403, 410, 429, 500
 _OTHER_APP = "DeviceTokenNotForTopic"
-"""What the token of another app's phone is told, or every token if the project's topic is wrong."""
+"""The refusals of the token of another app's phone, or of every token if the project's topic is wrong."""
 
 _WORDS = {
     "ExpiredProviderToken": "is this machine's clock right?",
@@ -95,7 +95,7 @@ class Apns(Http2Provider[ApnsEntry, Own]):
         return apns_message.write(draft.fields, draft.data, self.name)
 
     def trouble(self, project: str) -> str:
-        """Say why nothing could be sent in a project, after asking Apple about a device token that cannot be one."""
+        """Return why nothing could be sent in a project, after asking Apple about a device token that cannot be one."""
         sending = SendingProject.parse(project)
         found = self._projects.find(ApnsEntry, sending.name)
         if isinstance(found, Unusable):
@@ -217,7 +217,7 @@ def _reply(tickets: list[Ticket]) -> Reply:
 
 
 def _ticket(outcome: CallOutcome, own: Own) -> Ticket:
-    """Say what became of a message."""
+    """Return the outcome of a message."""
     if not isinstance(outcome, Answered):
         return unanswered(outcome)
     if outcome.status == _OK:
@@ -227,7 +227,7 @@ def _ticket(outcome: CallOutcome, own: Own) -> Ticket:
 
 
 def _judge(answer: Answered) -> Ticket:
-    """Say what an answer that is no 200 means."""
+    """Return the meaning of an answer other than 200."""
     status, said = answer.status, _said(answer)
     code = _reason(answer) or f"HTTP_{status}"
     pause_ms = retry_after_ms(answer.headers)
@@ -246,7 +246,7 @@ def _judge(answer: Answered) -> Ticket:
 
 
 def _throttled(code: str, pause_ms: int) -> Ticket:
-    """Tell what is asked of a phone from what is asked of the project, which costs no attempt."""
+    """Distinguish a limit of one phone from a limit of the project, which costs no attempt."""
     if code == _TOO_MANY_TOKENS:
         return Ticket("not_sent", code=code, retry_after_ms=max(pause_ms, _PROJECT_RESTS_MS), pauses="project")
     return Ticket("retryable", code=code, retry_after_ms=max(pause_ms, _PHONE_RESTS_MS), pauses="phone")

@@ -1,4 +1,4 @@
-"""What PUSH_PROJECTS_FILE says of a project with Expo."""
+"""The entry of a project with Expo in PUSH_PROJECTS_FILE."""
 
 from __future__ import annotations
 

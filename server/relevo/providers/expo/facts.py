@@ -1,4 +1,4 @@
-"""What is true of Expo, without asking it."""
+"""Facts about Expo that need no request."""
 
 from __future__ import annotations
 

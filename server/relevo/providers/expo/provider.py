@@ -222,7 +222,7 @@ def _accepted_all(raw: Sequence[Any]) -> Accepted | None:
 
 
 def _ticket(raw: object) -> Ticket:
-    """Say what a ticket means: the SDK's object is made only of those that do not simply say yes."""
+    """Return the meaning of a ticket: the SDK's object is made only of tickets other than a plain yes."""
     entry: Mapping[str, Any] = raw if isinstance(raw, dict) else {}
     if entry.get("status") == "ok":
         return _accepted(entry.get("id"), raw)
@@ -233,7 +233,7 @@ def _ticket(raw: object) -> Ticket:
 
 
 def classify(said: Any, raw: object, *, receipt: bool = False) -> Ticket:
-    """Say what the SDK's ticket or receipt means; `raw` is the answer it was made from."""
+    """Return the meaning of the SDK's ticket or receipt; `raw` is the answer it was made from."""
     if said.status == "ok":
         return _OK if receipt else _accepted(said.id, raw)
     details = said.details if isinstance(said.details, dict) else {}
@@ -271,7 +271,7 @@ def _code(details: Mapping[str, Any]) -> str | None:
 
 
 def _reply(trouble: Exception, messages: Sequence[Message], stage: Stage) -> Reply:
-    """Say what a failed request means, by the answer's status and code; without an answer by how far it got."""
+    """Return the meaning of a failed request, by the answer's status and code; without an answer by how far it got."""
     answer = getattr(trouble, "response", None)
     if isinstance(answer, ExpoResponse):
         return _judge(answer, trouble, messages)

@@ -53,7 +53,7 @@ class StatusError(OSError):
 
 
 class ExpoResponse:
-    """What came back, with as much of requests' Response as the SDK uses."""
+    """The answer, with the parts of requests' Response that the SDK uses."""
 
     __slots__ = ("body", "expected", "headers", "raw", "status_code")
 
@@ -101,7 +101,7 @@ def _walkable(data: Any) -> Any:
 
 
 class Session:
-    """What the SDK takes for a session: it posts JSON and nothing else, without redirects, cookies or netrc."""
+    """The SDK's session: it posts JSON and nothing else, without redirects, cookies or netrc."""
 
     def __init__(self, secret: str | None, proxy: str | None = None, ca_file: str | None = None) -> None:
         self._proxy = proxy

@@ -1,4 +1,4 @@
-"""What PUSH_PROJECTS_FILE says of a project with FCM."""
+"""The entry of a project with FCM in PUSH_PROJECTS_FILE."""
 
 from __future__ import annotations
 

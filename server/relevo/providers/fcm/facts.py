@@ -1,4 +1,4 @@
-"""What is true of FCM, without asking it."""
+"""Facts about FCM that need no request."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ANDROID = {
     "bodyLocKey": "notification.body_loc_key",
     "bodyLocArgs": "notification.body_loc_args",
 }
-"""What no other platform has, as Android phones get it."""
+"""Fields that no other platform has, as Android phones get them."""
 WEB = {
     "badgeIcon": "notification.badge",
     "requireInteraction": "notification.requireInteraction",
@@ -40,7 +40,7 @@ WEB = {
     "timestamp": "notification.timestamp",
     "urgency": "Urgency",
 }
-"""What no other platform has, as browsers get it."""
+"""Fields that no other platform has, as browsers get them."""
 FIELDS = {
     "title": ("notification.title", "aps.alert.title", "notification.title"),
     "body": ("notification.body", "aps.alert.body", "notification.body"),

@@ -39,7 +39,7 @@ _TTL = "\ue000"
 
 
 class Written(NamedTuple):
-    """What the messages of one event to one platform have in common, as the pieces around a phone's own."""
+    """The common part of the messages of one event to one platform, as the pieces around a phone's own."""
 
     head: str
     """Up to the end of `data`."""

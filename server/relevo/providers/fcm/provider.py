@@ -110,7 +110,7 @@ def _by_fid(body: bytes) -> bytes:
 
 
 def _ticket(outcome: CallOutcome) -> Ticket:
-    """Say what became of a message."""
+    """Return the outcome of a message."""
     if not isinstance(outcome, Answered):
         return unanswered(outcome, _LEAST_MS)
     if outcome.status != _OK:
@@ -126,7 +126,7 @@ def _ticket(outcome: CallOutcome) -> Ticket:
 
 
 def _judge(answer: Answered) -> Ticket:
-    """Say what an answer that is no 200 means."""
+    """Return the meaning of an answer other than 200."""
     status, error = answer.status, _error(answer)
     code, words = _code(error) or f"HTTP_{status}", clean(error.get("message"))
     pause_ms = retry_after_ms(answer.headers)
@@ -144,7 +144,7 @@ def _judge(answer: Answered) -> Ticket:
 
 
 def _throttled(error: Mapping[str, Any], code: str, words: str | None, pause_ms: int) -> Ticket:
-    """Tell a phone's own quota from the project's; what is over the project's costs no attempt."""
+    """Distinguish a phone's own quota from the project's; a push above the project's costs no attempt."""
     found = [each for detail in _details(error, "google.rpc.QuotaFailure") for each in _list(detail, "violations")]
     if any(_names_device(each) for each in found):
         return Ticket("retryable", code=code, message=words, retry_after_ms=pause_ms, pauses="phone")

@@ -1,1 +1,1 @@
-"""What push services over HTTP/2 have in common."""
+"""Shared parts of push services over HTTP/2."""

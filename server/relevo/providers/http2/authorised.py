@@ -1,4 +1,4 @@
-"""What push services with access tokens have in common beside HTTP/2: a token that is refused is renewed once."""
+"""Shared parts of push services with access tokens beside HTTP/2: a token that is refused is renewed once."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class AuthorisedProvider(Http2Provider[E, bytes]):
 
     tokens: AccessTokens[E]
     account: ClassVar[str]
-    """Whose account an access token is for, as doctor says it."""
+    """The account of an access token, as doctor shows it."""
     everybodys: ClassVar[frozenset[str]]
     """Credential faults that say nothing of a phone: all of a request has them, or none."""
     look: ClassVar[bytes]
@@ -28,7 +28,7 @@ class AuthorisedProvider(Http2Provider[E, bytes]):
 
     @abstractmethod
     def _ticket(self, outcome: CallOutcome) -> Ticket:
-        """Say what became of a message."""
+        """Return the outcome of a message."""
 
     @abstractmethod
     def _is_unauthenticated(self, outcome: CallOutcome) -> bool:
@@ -46,7 +46,7 @@ class AuthorisedProvider(Http2Provider[E, bytes]):
         self.tokens.close()
 
     def trouble(self, project: str) -> str:
-        """Say why nothing could be sent in a project, after asking about a message that is only looked at."""
+        """Return why nothing could be sent in a project, after asking about a message that is only checked."""
         found = self._projects.find(self.entry, SendingProject.parse(project).name)
         if isinstance(found, Unusable):
             return found.message

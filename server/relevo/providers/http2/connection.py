@@ -83,7 +83,7 @@ class Http2Connection:
         self.used_at = time.monotonic()
         self._frames_left = float(_MOST_FRAMES)
         self._trouble: OSError | None = None
-        """What broke the connection, while answers that came before are not taken yet."""
+        """The error that broke the connection, while answers that came before are not taken yet."""
 
     def close(self) -> None:
         """Close it."""
@@ -157,7 +157,7 @@ class Http2Connection:
             self._http.reset_stream(stream_id, 8)  # CANCEL
 
     def acknowledge(self, event: events.DataReceived) -> None:
-        """Let the other side send as much again."""
+        """Allow the other side to send as much again."""
         with contextlib.suppress(exceptions.ProtocolError):
             self._http.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
 

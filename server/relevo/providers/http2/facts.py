@@ -1,4 +1,4 @@
-"""What codes of the native push services mean alike."""
+"""Common meanings of codes of the native push services."""
 
 from __future__ import annotations
 
@@ -37,4 +37,4 @@ CODES = {
     "ConnectionBroken": Code(is_outage=True),
     "BrokenAnswer": Code(is_outage=True),
 }
-"""What the connection itself gives as a code."""
+"""Codes of the connection itself."""

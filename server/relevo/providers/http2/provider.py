@@ -1,4 +1,4 @@
-"""What the native push services have in common: one message a request, a hundred at once over HTTP/2, no receipts."""
+"""Shared parts of the native push services: one message a request, a hundred at once over HTTP/2, no receipts."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ class Http2Provider(ABC, Generic[E, R]):
     entry: type[E]
     facts: ClassVar[ProviderFacts]
     token: ClassVar[re.Pattern[str]]
-    """What a token looks like."""
+    """The form of a token."""
     malformed_token: ClassVar[Ticket]
     message: ClassVar[Callable[..., WrittenMessage]]
     """The WrittenMessage that it makes of what was written of an event, the draft and a delivery."""

@@ -28,7 +28,7 @@ _MOST_LATE_READS = 16
 
 
 class Request(NamedTuple):
-    """What is posted: `headers` begin with :method and :path; :scheme and :authority are the client's."""
+    """The request: `headers` begin with :method and :path; :scheme and :authority are the client's."""
 
     headers: Sequence[tuple[str, str]]
     body: bytes
@@ -112,7 +112,7 @@ class Pending:
             self._heard(index, outcome)
 
     def put_back(self, unsent: Iterable[int], reason: NotSent) -> None:
-        """Let requests wait again that were certainly not sent, ahead of the others."""
+        """Put requests that were certainly not sent back into the queue, ahead of the others."""
         found = sorted(unsent)
         self._reasons.update(dict.fromkeys(found, reason))
         self.waiting.extendleft(reversed(found))
@@ -125,7 +125,7 @@ class Pending:
 
     @property
     def outcomes(self) -> list[CallOutcome]:
-        """What became of each, in order, once nothing waits."""
+        """The outcome of each, in order, once nothing waits."""
         return [each or NOT_BEGUN for each in self._outcomes]
 
 
@@ -181,7 +181,7 @@ class Streams:
         self.has_unknown = False
         """Whether a request was begun here of which nobody knows what became of it."""
         self.trouble: NotSent | None = None
-        """What broke the connection, in words for requests that waited for it."""
+        """The error that broke the connection, in words for requests that waited for it."""
         self.has_valid_answer = False
         """Whether an answer shows that the other side accepts the sender's token."""
 

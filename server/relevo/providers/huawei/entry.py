@@ -1,4 +1,4 @@
-"""What PUSH_PROJECTS_FILE says of a project with Huawei Push Kit."""
+"""The entry of a project with Huawei Push Kit in PUSH_PROJECTS_FILE."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is true of Huawei Push Kit, without asking it."""
+"""Facts about Huawei Push Kit that need no request."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ANDROID = {
     "bodyLocKey": "notification.body_loc_key",
     "bodyLocArgs": "notification.body_loc_args",
 }
-"""What of Android's own fields it has."""
+"""The fields of Android that it has, too."""
 FIELDS = {
     "title": ("notification.title",),
     "body": ("notification.body",),

@@ -32,7 +32,7 @@ _ROOM_FOR_TTL = 16
 
 
 class Written(NamedTuple):
-    """What the messages of one event have in common, as the pieces around a phone's own."""
+    """The common part of the messages of one event, as the pieces around a phone's own."""
 
     head: str
     """Up to the time to live."""

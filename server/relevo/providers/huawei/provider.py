@@ -92,7 +92,7 @@ def make(projects: PushProjects, settings: Settings, database: Database | None =
 
 
 def _judge(answer: Answered) -> Ticket:
-    """Say what an answer means: by its code, which stands beside any status, else by the status."""
+    """Return the meaning of an answer: by its code, which stands beside any status, else by the status."""
     told, status = _told(answer), answer.status
     code = clean(told.get("code"), MAX_CODE) or f"HTTP_{status}"
     words, pause_ms = clean(told.get("msg")), retry_after_ms(answer.headers)

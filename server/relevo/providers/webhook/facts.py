@@ -1,4 +1,4 @@
-"""What is true of webhooks."""
+"""Facts about webhooks."""
 
 from __future__ import annotations
 

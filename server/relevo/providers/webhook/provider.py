@@ -167,7 +167,7 @@ class Webhook:
         return found[:1]
 
     def trouble(self, name: str) -> str:
-        """Say why nothing could be sent to an address by its name; nothing if it can, or cannot be looked up here."""
+        """Return why nothing could be sent to an address by its name; nothing if it can, or cannot be resolved."""
         address = self._read().get(name)
         if address is None:
             return f"no webhook {name} is in WEBHOOKS_FILE here"
@@ -189,7 +189,7 @@ class Webhook:
 
 
 def _refusal(found: Sequence[str], scheme: str, *, allow_private: bool) -> str:
-    """Say why nothing is sent to where a name leads, and what would change that; nothing if it may be sent."""
+    """Return why nothing is sent to the address of a name, and what would change that; nothing if it may be sent."""
     private = [is_private(address) for address in found]
     if any(private) and not allow_private:
         return "it leads to a private address, which HTTP_ALLOW_PRIVATE=true would allow"
@@ -269,7 +269,7 @@ def _id(message: Message) -> str:
 
 
 def _judge(status: int, headers: Mapping[str, str], name: str) -> Reply:
-    """Say what an answer means: the receiver knows repeats by their id, so what failed is simply tried again."""
+    """Return the meaning of an answer. The receiver knows repeats by their id, so a failed request is repeated."""
     code = f"HTTP_{status}"
     if _OK <= status < _REDIRECT:
         return Reply("answered", (Ticket("ok", id=name),))

@@ -1,4 +1,4 @@
-"""What PUSH_PROJECTS_FILE says of a project with Web Push."""
+"""The entry of a project with Web Push in PUSH_PROJECTS_FILE."""
 
 from __future__ import annotations
 

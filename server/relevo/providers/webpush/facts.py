@@ -1,4 +1,4 @@
-"""What is true of Web Push, without asking anybody."""
+"""Facts about Web Push that need no request."""
 
 from __future__ import annotations
 

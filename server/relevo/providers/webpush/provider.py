@@ -246,7 +246,7 @@ def _moved_to(outcome: CallOutcome, place: str) -> str | None:
 
 
 def _ticket(outcome: CallOutcome, *, is_slowing: bool, is_proven: bool) -> Ticket:
-    """Say what became of a message.
+    """Return the outcome of a message.
 
     `is_slowing`: whether its push service asks the sender to go slower; `is_proven`: whether it is known to be one.
     """
@@ -259,7 +259,7 @@ def _ticket(outcome: CallOutcome, *, is_slowing: bool, is_proven: bool) -> Ticke
 
 
 def _judge(answer: Answered, *, is_slowing: bool) -> Ticket:
-    """Say what an answer means."""
+    """Return the meaning of an answer."""
     status = answer.status
     code, words = _said(answer)
     pause_ms = retry_after_ms(answer.headers)
@@ -291,7 +291,7 @@ def _is_slowing(posted: Sequence[_Encrypted], outcomes: Sequence[CallOutcome]) -
 
 
 def _throttled(code: str, words: str | None, pause_ms: int, *, is_slowing: bool) -> Ticket:
-    """Tell the sender's limit, for which everybody rests, from one browser's own."""
+    """Distinguish the sender's limit, for which all its pushes rest, from one browser's own."""
     if is_slowing:
         return Ticket("not_sent", code=code, message=words, retry_after_ms=pause_ms, pauses="project")
     return Ticket("retryable", code=code, message=words, retry_after_ms=pause_ms, pauses="phone")

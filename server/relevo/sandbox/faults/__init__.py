@@ -1,1 +1,1 @@
-"""What goes wrong on demand: the words for it in tokens and rules, and the answers that they stand for."""
+"""Faults on demand: the words for them in tokens and rules, and the answers that they stand for."""

@@ -140,7 +140,7 @@ _SPOILED = {
 
 @dataclass(slots=True)
 class Exchange:
-    """What a request comes to: the answer, and the fault that spoils its way back."""
+    """The outcome of a request: the answer, and the fault that spoils its way back."""
 
     answer: HttpResponse
     fault: Fault | None = None

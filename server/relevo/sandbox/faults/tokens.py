@@ -21,7 +21,7 @@ _SHAPE = re.compile(
 
 
 def is_token(value: object) -> bool:
-    """Tell an Expo push token from anything else, raw FCM and APNs tokens included."""
+    """Return whether a text is an Expo push token; raw FCM and APNs tokens are not."""
     return isinstance(value, str) and _SHAPE.fullmatch(value) is not None
 
 
@@ -69,5 +69,5 @@ class Met:
         return True
 
     def clear(self) -> None:
-        """Let every token meet its faults anew."""
+        """Reset the faults of every token."""
         self._counts.clear()

@@ -31,7 +31,7 @@ class Request(NamedTuple):
 
 @dataclass
 class Peer:
-    """What a service remembers of one connection."""
+    """A service's state of one connection."""
 
     key_id: str | None = None
     """The key of the first token that was accepted on it."""
@@ -67,7 +67,7 @@ class Service(ABC):
 
 
 class ConnectionOwner(Protocol):
-    """What a connection needs of whoever serves it."""
+    """The server's part that a connection needs."""
 
     open: set[asyncio.Transport]
 

@@ -86,7 +86,7 @@ class Services:
         return made_by.token(given["name"][:_MAX_NAME], *words, home=None if home is None else str(home))
 
     def expire_access_tokens(self) -> None:
-        """Let every access token that was given out expire."""
+        """Expire every access token that was given out."""
         for each in self.served.values():
             each.expire_access_tokens()
 
@@ -142,7 +142,7 @@ def _listen_on(host: str, ports: Iterable[int]) -> list[socket.socket]:
 
 
 def _line(service: Service, request: Request, exchange: Exchange, secret_paths: tuple[str, ...]) -> str:
-    """Say in one line what came of a request, naming no token and no secret."""
+    """Write the outcome of a request to the log in one line, without tokens and secrets."""
     place = next((f"{each}…" for each in secret_paths if request.path.startswith(each)), request.path[:200])
     parts = [request.method, place, str(exchange.answer.status), service.name]
     if exchange.fault is not None:

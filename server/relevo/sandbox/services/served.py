@@ -26,12 +26,12 @@ class Served(ABC):
     @property
     @abstractmethod
     def services(self) -> Sequence[Service]:
-        """Who answers at each address."""
+        """The answering application of each address."""
 
     @property
     @abstractmethod
     def entry(self) -> Mapping[str, Any]:
-        """What PUSH_PROJECTS_FILE says of it, with files named as they lie in the folder."""
+        """Its entry in PUSH_PROJECTS_FILE, with files named as they lie in the folder."""
 
     @property
     def settings(self) -> Mapping[str, str]:
@@ -48,4 +48,4 @@ class Served(ABC):
         return self.service.token(name, *words, home=home)
 
     def expire_access_tokens(self) -> None:  # noqa: B027 most give out none
-        """Let every access token that it gave out expire."""
+        """Expire every access token that it gave out."""

@@ -1,4 +1,4 @@
-"""What APNs says: an empty answer with an id, or a reason."""
+"""Answers of APNs: an empty one with an id, or a reason."""
 
 from __future__ import annotations
 

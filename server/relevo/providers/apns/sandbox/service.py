@@ -259,12 +259,12 @@ class ServedApns(Served):
 
     @property
     def services(self) -> Sequence[Service]:
-        """Who answers, of each environment."""
+        """The answering application of each environment."""
         return self._services
 
     @property
     def entry(self) -> Mapping[str, Any]:
-        """What PUSH_PROJECTS_FILE says of it."""
+        """Its entry in PUSH_PROJECTS_FILE."""
         return {"key_file": self._file.name, "key_id": KEY_ID, "team_id": TEAM_ID, "topic": TOPIC}
 
     @property

@@ -1,4 +1,4 @@
-"""What FCM says: the taken message, and its errors in their form."""
+"""Answers of FCM: the taken message, and its errors in their form."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ _DEFAULT_TTL_S = 28 * 86_400.0
 _GRANT = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 _SCOPES = {"https://www.googleapis.com/auth/firebase.messaging", "https://www.googleapis.com/auth/cloud-platform"}
 GOOGLE = "https://oauth2.googleapis.com/token"
-"""What Google's own libraries sign for, whatever the service account's `token_uri` is."""
+"""The audience for which Google's own libraries sign, whatever the service account's `token_uri` is."""
 _LIFE_S = 3_600
 _CLOCK_SKEW_S = 300
 _MAX_TOKENS = 10_000
@@ -53,7 +53,7 @@ class AccessTokens:
         return self._until.get(token, 0.0) > time.time()
 
     def expire(self) -> None:
-        """Let every token that was given out expire now."""
+        """Expire every token that was given out."""
         self._until.clear()
 
     def answer(self, request: Request) -> Exchange:
@@ -177,12 +177,12 @@ class ServedFcm(Served):
 
     @property
     def services(self) -> Sequence[Service]:
-        """Who answers."""
+        """The answering application."""
         return (self._fcm,)
 
     @property
     def entry(self) -> Mapping[str, Any]:
-        """What PUSH_PROJECTS_FILE says of it."""
+        """Its entry in PUSH_PROJECTS_FILE."""
         return {"service_account_file": self._file.name}
 
     @property
@@ -196,7 +196,7 @@ class ServedFcm(Served):
         return {"service_account_file": self._file}
 
     def expire_access_tokens(self) -> None:
-        """Let every access token that it gave out expire."""
+        """Expire every access token that it gave out."""
         self._fcm.tokens.expire()
 
 

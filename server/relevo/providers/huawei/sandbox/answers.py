@@ -1,4 +1,4 @@
-"""What Huawei says: a code beside the status, with words, and a name for the request."""
+"""Answers of Huawei: a code beside the status, with words, and a name for the request."""
 
 from __future__ import annotations
 

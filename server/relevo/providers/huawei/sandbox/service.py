@@ -43,7 +43,7 @@ class Huawei(Service):
         self._until: dict[str, float] = {}
 
     def expire(self) -> None:
-        """Let every access token that was given out expire."""
+        """Expire every access token that was given out."""
         self._until.clear()
 
     def answer(self, request: Request, peer: Peer) -> Exchange:  # noqa: ARG002 connections are alike
@@ -162,12 +162,12 @@ class ServedHuawei(Served):
 
     @property
     def services(self) -> Sequence[Service]:
-        """Who answers."""
+        """The answering application."""
         return (self._service,)
 
     @property
     def entry(self) -> Mapping[str, Any]:
-        """What PUSH_PROJECTS_FILE says of it."""
+        """Its entry in PUSH_PROJECTS_FILE."""
         return {
             "app_id": APP_ID,
             "client_secret_file": self._file.name,
@@ -176,7 +176,7 @@ class ServedHuawei(Served):
         }
 
     def expire_access_tokens(self) -> None:
-        """Let every access token that it gave out expire."""
+        """Expire every access token that it gave out."""
         self._service.expire()
 
 

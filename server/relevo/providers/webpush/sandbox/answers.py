@@ -1,4 +1,4 @@
-"""What a Web Push service says, with Mozilla's numbers beside the status."""
+"""Answers of a Web Push service, with Mozilla's numbers beside the status."""
 
 from __future__ import annotations
 

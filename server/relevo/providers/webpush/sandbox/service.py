@@ -204,12 +204,12 @@ class ServedWebPush(Served):
 
     @property
     def services(self) -> Sequence[Service]:
-        """Who answers."""
+        """The answering application."""
         return (self._service,)
 
     @property
     def entry(self) -> Mapping[str, Any]:
-        """What PUSH_PROJECTS_FILE says of it."""
+        """Its entry in PUSH_PROJECTS_FILE."""
         host = urlsplit(self._address).netloc
         return {"private_key_file": self._file.name, "subject": "mailto:sandbox@example.com", "hosts": [host]}
 
