@@ -1,4 +1,4 @@
--- What a new database holds: the push services that come with Relevo, and the partitions of this month and its neighbours.
+-- The first rows of a new database: the push services that come with Relevo, and the partitions of this month and its neighbours.
 
 insert into relevo.providers values ('expo'), ('fcm'), ('apns'), ('webpush'), ('webhook');
 

@@ -1,4 +1,4 @@
--- What is waited for after the database's clock was set back: whatever was written before has times that were not yet, and would wait the jump out.
+-- Waiting times after the database's clock was set back: rows written before have times in the future, and would wait for as long as the jump.
 -- Each statement finds what no time of now could have brought about, changes a batch of it, and finds nothing once that is done.
 
 -- name: was_set_back

@@ -1,4 +1,4 @@
--- What `relevo doctor` asks of the server around the tables.
+-- Questions of `relevo doctor` to the server around the tables.
 
 -- name: read_server
 -- Returns the server's version and time, whether autovacuum runs and commits wait for the disk, and what this role may see and do.

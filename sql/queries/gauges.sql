@@ -1,5 +1,5 @@
--- What the whole fleet's metrics are read from: rows of name, labels and value, from small tables and the heads of indexes alone. Each part is
--- bounded, whatever the tables hold: so many chunks are counted, and so many labels shown. What a gauge means is said in gauges.py.
+-- The source of the whole fleet's metrics: rows of name, labels and value, from small tables and the heads of indexes alone. Each part is
+-- bounded, whatever the tables hold: so many chunks are counted, and so many labels shown. The meaning of each gauge is in gauges.py.
 
 -- name: read_queue_gauges
 -- Reads the gauges of what waits. Lanes and projects with something due or awaited are found by skipping along an index.

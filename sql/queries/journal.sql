@@ -1,4 +1,4 @@
--- What stands between a claim and its requests: a claim that stands is locked KEY SHARE, so that a reaper, which locks it FOR UPDATE, comes
+-- Statements between a claim and its requests: a claim that stands is locked KEY SHARE, so that a reaper, which locks it FOR UPDATE, comes
 -- before the journal or sees it. Late tickets are looked for by the key of their delivery; one that is committed before is seen.
 
 -- name: journal_plain_wave

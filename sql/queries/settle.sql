@@ -1,4 +1,4 @@
--- What was answered is written under the lock of its claim, which is a statement of its own, so that the next one sees the claim as it is
+-- Answers are written under the lock of its claim, which is a statement of its own, so that the next one sees the claim as it is
 -- then. A delivery is the claim's exactly while its id stands in the claim; what is settled is taken out in the same transaction, so that
 -- to settle the same again writes nothing.
 --

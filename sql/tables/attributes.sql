@@ -1,4 +1,4 @@
--- What an app knows of owners and phones, by which it chooses whom an event is for.
+-- Attributes of owners and phones, by which an app chooses the audience of an event.
 
 create table relevo.attribute_index (
   word    text not null,

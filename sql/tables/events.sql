@@ -1,4 +1,4 @@
--- What is to be told, to whom, and what became of it.
+-- Events: their contents, their audiences, and their outcomes.
 
 create table relevo.event_types (
   event_type      text primary key check (length(event_type) between 1 and 100),

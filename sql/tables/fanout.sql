@@ -1,6 +1,6 @@
 -- Slices of a named audience that wait for their turn.
 
--- What is left of a named audience after its first slice: read once, cut into slices, each deleted when it is made.
+-- The rest of a named audience after its first slice: read once, cut into slices, each deleted when it is made.
 create table relevo.fanout_slices (
   event_id bigint not null references relevo.notification_events(id) on delete cascade,
   last_seq bigint not null, -- the last phone of the slice

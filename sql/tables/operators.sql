@@ -1,4 +1,4 @@
--- Who may do what over HTTP, what operators did, and what is wrong now.
+-- Tokens, sessions and used signatures of HTTP, the audit log, and the things that are left alone after errors.
 
 create table relevo.audit_log (
   id            bigint generated always as identity primary key,

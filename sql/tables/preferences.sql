@@ -1,4 +1,4 @@
--- What a phone asks for, and the index by which fan-out finds it.
+-- The preferences of phones, and the index by which fan-out finds them.
 
 create table relevo.notification_preferences (
   installation_id uuid not null references relevo.device_installations(installation_id) on delete cascade,

@@ -1,4 +1,4 @@
--- What each project may send now, how its pushes fared, and its breaker.
+-- The rate of each project, the outcomes of its pushes, and its breaker.
 
 create table relevo.providers (
   provider text primary key check (provider ~ '^[a-z][a-z0-9-]{0,39}$')

@@ -1,4 +1,4 @@
--- What event types say, in several languages.
+-- The texts of event types, in several languages.
 
 create table relevo.wordings (
   event_type     text not null check (length(event_type) between 1 and 100),

@@ -1,5 +1,5 @@
 -- Returns the event that tells a batch: one event says what it said itself, and several are told by the texts of the type with `.batch` behind its name, else as the
--- newest says, else by its title and how many others there are. What it does not say here is as with the newest; what is too large for a push is left out, the data first.
+-- newest says, else by its title and how many others there are. Other fields are those of the newest; fields that are too large for a push are left out, the data first.
 -- Unless it is `worded`, no texts of the type with `.batch` are used.
 create or replace function relevo.batch_event(b relevo.batches, at timestamptz, worded boolean) returns relevo.notification_events
   language plpgsql stable

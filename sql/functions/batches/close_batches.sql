@@ -1,5 +1,5 @@
 -- Closes batches whose time has come, up to so many, or one of them alone, and returns how many, and how many events they told: each gets an event that tells what is left of it, in the same
--- transaction. One of which nothing is left is deleted. What several events are told by is a type of its own, which follows theirs.
+-- transaction. A batch without events is deleted. The event that announces several has a type of its own, which follows theirs.
 create or replace function relevo.close_batches(most int, alone bigint, given_at timestamptz, out closed int, out told int)
   language plpgsql volatile
 as $$

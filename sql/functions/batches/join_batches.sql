@@ -1,5 +1,5 @@
 -- Puts an event into the batches of some phones' owners, or of the phones if it names them, and returns of each phone whether it is told by the
--- batch; not if it is the first of one and goes out at once. A batch that is full closes next. Whoever closes one of them meanwhile is waited for: then a new one
+-- batch; not if it is the first of one and goes out at once. A batch that is full closes next. A transaction that closes one of them meanwhile is waited for: then a new one
 -- is opened. A later slice of the event finds the batch that an earlier one joined, also if it closed since. A phone that is gone by now, or whose event's type
 -- gathers no longer, is not told by a batch: the answer has one entry for each phone.
 create or replace function relevo.join_batches(e relevo.notification_events, phones uuid[], at timestamptz) returns boolean[]

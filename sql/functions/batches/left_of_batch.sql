@@ -1,5 +1,5 @@
 -- Returns which events of a batch are still worth telling: not what ended or passed its deadline, not what its owner handled on a phone, not what a phone got for another owner, and of those with one collapse key
--- the last, unless a later one is told otherwise. Asked when it closes, and again right before it is sent. What came later is looked up once for all of its events, phone by
+-- the last, unless a later one is told otherwise. Asked when it closes, and again right before it is sent. Later changes are looked up once for all of its events, phone by
 -- phone, until each event has one that is to be told of it.
 create or replace function relevo.left_of_batch(b relevo.batches, at timestamptz) returns bigint[]
   language plpgsql stable

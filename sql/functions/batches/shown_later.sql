@@ -1,4 +1,4 @@
--- Returns the events of a type with one of some collapse keys that a phone was shown since a day, or will be, of the last thousand that it got. What is_superseded asks
+-- Returns the events of a type with one of some collapse keys that a phone was shown since a day, or will be, of the last thousand that it got. The question that is_superseded asks
 -- of one event, for all events of a batch at once: what the phone got for another owner does not count.
 create or replace function relevo.shown_later(installation uuid, of_type text, collapses text[], since date, of_inbox bigint)
   returns table (event_id bigint, collapse text, scheduled_at timestamptz)

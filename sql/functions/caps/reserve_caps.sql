@@ -1,5 +1,5 @@
 -- Counts an event against the caps that hold for some phones, and returns of each phone the cap it is above; null if no phone is above any.
--- Whoever counts for the same person waits. Where there is no room, what ended unsent since is taken out first: only then that is looked for,
+-- Other transactions that count for the same person wait. If there is no room, pushes that ended unsent are taken out first: only then they are looked for,
 -- so what ends costs nothing. An event that is above one cap counts against none.
 create or replace function relevo.reserve_caps(e relevo.notification_events, phones uuid[], dues timestamptz[], at timestamptz) returns int[]
   language plpgsql volatile

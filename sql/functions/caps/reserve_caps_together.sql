@@ -46,7 +46,7 @@ begin
     return null;
   end if;
 
-  -- What of these is contested is taken out again, and, where there is no room, what ended unsent.
+  -- Contested ones are taken out again, and, if there is no room, pushes that ended unsent.
   update relevo.cap_uses u set events = k.kept, is_spent = k.all_sent and cardinality(k.kept) >= c.most
     from unnest(asked) a
     join relevo.caps c on c.id = a.cap

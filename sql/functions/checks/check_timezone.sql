@@ -1,4 +1,4 @@
--- Refuses what is no time zone that PostgreSQL knows by its IANA name. What it would take for a rule of its own (a name with a number behind it)
+-- Refuses what is no time zone that PostgreSQL knows by its IANA name. Text that PostgreSQL would read as a rule of its own (a name with a number behind it)
 -- or for an abbreviation is none, nor is one in other capitals; to list all zones would read hundreds of files.
 create or replace function relevo.check_timezone(given jsonb, field text default 'timezone') returns void
   language plpgsql stable

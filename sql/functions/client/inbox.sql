@@ -1,7 +1,7 @@
 -- Returns a page of an inbox, newest first: what an owner, or an installation without owner, was sent or would have been sent. It is asked for as
 -- {"owner": "user-7", "project": …, "status": "unread", "category": …, "type": …, "before": "123", "limit": 50, "locale": "es"}; `next` goes on from there.
 -- With "digest": "123" it is what that digest told, the best first.
--- What is told by the texts of its type is in the locale that is asked for, or else in that of the newest phone that said one; in the project's if the
+-- An item with the texts of its type is in the locale that is asked for, or else in that of the newest phone that said one; in the project's if the
 -- type has no text in that.
 create or replace function relevo.inbox(asked jsonb) returns jsonb
   language plpgsql stable security definer

@@ -1,4 +1,4 @@
--- Returns how many items of an inbox are unread, and unseen: exactly up to 99, then "99+". What is archived counts in neither, nor what is found only
+-- Returns how many items of an inbox are unread, and unseen: exactly up to 99, then "99+". Archived items count in neither, nor items found only
 -- after walking along 10,000 deliveries that do not count.
 create or replace function relevo.inbox_counts(asked jsonb) returns jsonb
   language plpgsql stable security definer

@@ -1,4 +1,4 @@
--- Marks an item of an inbox as read, unread, seen, unseen, or to archive or unarchive it; returns whether there is such an item. What is read was
+-- Marks an item of an inbox as read, unread, seen, unseen, or to archive or unarchive it; returns whether there is such an item. A read item was
 -- seen; what is unseen was not read. The same mark again changes nothing.
 create or replace function relevo.mark_inbox(asked jsonb, of_event bigint, mark text) returns boolean
   language plpgsql volatile security definer

@@ -1,5 +1,5 @@
 -- Registers installations, each as if it came alone and in order, and returns their ids in order: takes tokens over from whoever had them,
--- counts their changes, switches pushes on again. What is not given of a known one stays as it is.
+-- counts their changes, switches pushes on again. A field that is not given of a known one stays as it is.
 create or replace function relevo.register_many(installations jsonb) returns uuid[]
   language plpgsql security definer
   set search_path = pg_catalog, pg_temp

@@ -1,5 +1,5 @@
 -- Sets how many events of a category an owner is sent at most by the phones of a project: {"project": "default", "category": "offers", "per": "day", "most": 5, "over": "digest"};
--- without category of all together. What is over it is skipped unless `over` is digest; left out, `over` stays as it is. `most` must be given: null removes the cap.
+-- without category of all together. An event above it is skipped unless `over` is digest; left out, `over` stays as it is. `most` must be given: null removes the cap.
 -- Returns whether something changed.
 create or replace function relevo.set_cap(asked jsonb) returns boolean
   language plpgsql volatile security definer

@@ -1,4 +1,4 @@
--- Returns for some events how many deliveries of which status their counts lack, or have too many (less than 0). What changes a delivery writes
+-- Returns for some events how many deliveries of which status their counts lack, or have too many (less than 0). A statement that changes a delivery writes
 -- its change of the counts in the same transaction, so that one snapshot sees both or neither.
 create or replace function relevo.wrong_counts(events bigint[]) returns table (event_id bigint, status text, missing bigint)
   language sql stable

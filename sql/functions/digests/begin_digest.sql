@@ -1,5 +1,5 @@
 -- Returns the event by which a slot that closes is told, written now if this is its first slice, or the former one's month was sealed.
--- It is fanned out from the beginning: its deliveries are made by whoever closes the slot.
+-- It is fanned out from the beginning: its deliveries are made by the closing of the slot.
 create or replace function relevo.begin_digest(s relevo.digest_slots, of_id bigint, at timestamptz) returns relevo.notification_events
   language plpgsql volatile
 as $$

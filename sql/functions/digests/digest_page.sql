@@ -1,4 +1,4 @@
--- Returns what a digest told the phones of an inbox, as a page of items with their marks, the best first; `before` goes on from the cursor of an item. What ended since is left out, what its type keeps
+-- Returns what a digest told the phones of an inbox, as a page of items with their marks, the best first; `before` goes on from the cursor of an item. Events that ended since are left out, what its type keeps
 -- out of inboxes, and what a phone was told while it was another's.
 create or replace function relevo.digest_page(s relevo.inbox_subject, digest bigint, in_locale text, project_locale text, after_place int, most int) returns jsonb
   language sql stable

@@ -1,7 +1,7 @@
 -- Returns the next phones that an event names, by themselves or by their owners, up to a slice of them:
 -- whether they are the last, the last one's sequence number, and of those that may receive it the ids, providers, sending projects, and
 -- their quiet hours and the inboxes of their owners if one of them has any.
--- What names a phone is for the owner that the phone had when it was enqueued, or if it had none for the first that it got since. An audience that is longer than a slice is cut into slices once, and these are kept.
+-- An event that names a phone is for the owner that the phone had when it was enqueued, or if it had none for the first that it got since. An audience that is longer than a slice is cut into slices once, and these are kept.
 create or replace function relevo.named_targets(e relevo.notification_events, most int,
     out is_last boolean, out last_seq bigint, out phones uuid[], out providers text[], out projects text[], out hours int[], out inboxes bigint[])
   language plpgsql volatile

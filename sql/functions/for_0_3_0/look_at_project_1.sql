@@ -1,4 +1,4 @@
--- What 0.3.0 reads of a project ahead of a claim: returns what locking a project returns, and the version of its row; by index lookup, whatever the statistics say.
+-- Reads a project for 0.3.0 ahead of a claim: returns what locking a project returns, and the version of its row; by index lookup, whatever the statistics say.
 create or replace function relevo.look_at_project_1(of_project text, given_at timestamptz)
   returns table (project text, urgent_tokens double precision, bulk_tokens double precision, filled_at timestamptz, rate_share double precision,
                  rest_until timestamptz, breaker text, breaker_reason text, breaker_by text, breaker_since timestamptz, probe_at timestamptz,

@@ -1,5 +1,5 @@
 -- Copies those of some events that leave, and that found no phone of an owner's, to kept_inbox_items, where their types keep them for longer.
--- Whoever calls it holds the lock that keeps out who forgets somebody.
+-- The caller holds the lock that excludes forgetting.
 create or replace function relevo.keep_missed_items(of_events bigint[]) returns void
   language plpgsql volatile
 as $$

@@ -1,4 +1,4 @@
--- Makes the inboxes that some resolved installations belong to, and locks them in one order. Whoever registers does this before it locks phones: whoever forgets a phone locks its
+-- Makes the inboxes that some resolved installations belong to, and locks them in one order. A registration does this before it locks phones: forgetting a phone locks its
 -- inbox first, too, so neither waits for the other crosswise.
 create or replace function relevo.lock_inboxes(resolved jsonb) returns void
   language plpgsql volatile

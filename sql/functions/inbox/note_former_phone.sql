@@ -1,4 +1,4 @@
--- Trigger: notes that a phone was an owner's until now: what came by it stays in that owner's inbox. Whoever forgets the owner deletes the note with the inbox.
+-- Trigger: notes that a phone was an owner's until now: its items stay in that owner's inbox. Forgetting the owner deletes the note with the inbox.
 create or replace function relevo.note_former_phone() returns trigger
   language plpgsql
   set search_path to pg_catalog, pg_temp

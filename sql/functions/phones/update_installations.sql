@@ -1,5 +1,5 @@
--- Writes those of some resolved installations that are there already, and returns how many. What is not said of one stays, but for whether it
--- may receive pushes: whoever registers again has them on. What a former owner asked for goes with that owner: preferences, opt-outs, quiet hours and attributes
+-- Writes those of some resolved installations that are there already, and returns how many. A field that is not given stays, except whether it
+-- may receive pushes: another registration switches them on. The choices of a former owner go with that owner: preferences, opt-outs, quiet hours and attributes
 -- are those of a new phone. Its attributes belong to its project, too.
 create or replace function relevo.update_installations(resolved jsonb) returns int
   language plpgsql volatile

@@ -1,5 +1,5 @@
 -- Brings what waits for phones that moved to where they are now, also what waits behind the open breaker of the place they left; returns how
--- many phones were looked at. What a claim holds meanwhile is looked at again, for a day, and each phone for a minute: a fan-out that saw it
+-- many phones were looked at. Deliveries that a claim holds meanwhile are looked at again, for a day, and each phone for a minute: a fan-out that saw it
 -- before it moved may commit later. Chunks are locked before deliveries, as by all who do.
 create or replace function relevo.follow_moved_phones(most int, given_at timestamptz) returns int
   language plpgsql volatile

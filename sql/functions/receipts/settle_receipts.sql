@@ -23,8 +23,8 @@ begin
     return;
   end if;
 
-  -- What is missing is asked for later: each look comes twice as long after the push as the one before, the last one shortly before receipts
-  -- are cleared. Then it is over. What was not asked for at all keeps its time.
+  -- Missing receipts are asked for later: each look comes twice as long after the push as the one before, the last one shortly before receipts
+  -- are cleared. Then it is over. Receipts that were not asked for keep their time.
   with taken as (
     delete from relevo.awaited_receipts r where r.claim_token = claim returning r.*
   ), member as materialized (

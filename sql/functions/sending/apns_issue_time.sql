@@ -1,5 +1,5 @@
 -- Returns when the provider token of an APNs key was issued, and issues another one first if it is older than so many seconds, or of the future.
--- Whoever waits for another process to issue one returns that one.
+-- A process that waits for another one to issue it returns that one.
 create or replace function relevo.apns_issue_time(team text, key text, longest_s int) returns timestamptz
   language plpgsql volatile
 as $$

@@ -12,7 +12,7 @@ declare
   ambiguous int;
   written relevo.written_delivery[];
 begin
-  -- Whoever settles some of it is waited for; the statements below see the claim as it is then.
+  -- Another settlement of a part of it is waited for; the statements below see the claim as it is then.
   select * into held from relevo.claims c where c.token = claim for update;
   if only_ids is null or held.ids <@ only_ids then
     delete from relevo.claims c where c.token = claim;

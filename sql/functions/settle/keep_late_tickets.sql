@@ -1,4 +1,4 @@
--- Keeps tickets that arrived after their claim was lost, for whoever owns the delivery's chunk or claim. What nobody owns is closed with its
+-- Keeps tickets that arrived after their claim was lost, for the owner of the delivery's chunk or claim. A delivery without owner is closed with its
 -- ticket at once: what was given up because the answer was not seen, as unknown or, after its last attempt, as failed (a redrive locks its dead
 -- letter), and what ended as expired, cancelled or skipped without any ticket. A claim that journalled nothing here, neither what is still unanswered nor `of_requests`, was made in a database
 -- that is gone since a backup was restored under its worker: its deliveries' numbers are given again, so that its tickets tell of others, and are dropped.

@@ -12,7 +12,7 @@ begin
     from (select w.*, (row_number() over () - 1) / 100 as piece from unnest(written) w where w.status = 'sent') w
    group by w.project, w.piece;
 
-  -- What failed for good can be redriven. A dead letter that stands there already is a stray one.
+  -- Deliveries that failed for good can be redriven. An existing dead letter of one is stray.
   insert into relevo.dead_letters (event_day, delivery_id, event_id, project, error_code, died_at)
   select w.event_day, w.id, w.event_id, w.project, w.error_code, at from unnest(written) w where w.status = 'failed'
   on conflict (event_day, delivery_id) do update
@@ -30,7 +30,7 @@ begin
   perform relevo.move_counts(array_agg(c.event_id), array_agg(c.former_status), array_agg(c.status), array_agg(c.n))
      from (select w.event_id, w.former_status, w.status, count(*)::int as n from unnest(written) w group by w.event_id, w.former_status, w.status) c;
 
-  -- The project's brake and breaker go by these. What was sent before is now confirmed.
+  -- The project's brake and breaker go by these. Deliveries sent before are now confirmed.
   insert into relevo.push_tallies (project, at, sent, answers, unregistered, confirmed, failed, gone)
   select w.project, at, count(*) filter (where w.status in ('sent', 'ok') and w.former_status <> 'sent'), count(*),
          count(*) filter (where w.status = 'invalid'), count(*) filter (where w.status = 'ok' and w.former_status = 'sent'),
@@ -44,7 +44,7 @@ begin
      where l.event_day = w.event_day and l.delivery_id = w.id and l.ticket_id = w.ticket_id;
   end if;
 
-  -- What is open again goes into the queue.
+  -- Open deliveries return to the queue.
   perform relevo.queue_deliveries(array_agg(w.event_day), array_agg(w.id), array_agg(w.due_at))
      from unnest(written) w where w.status in ('pending', 'retryable') having count(*) > 0;
 

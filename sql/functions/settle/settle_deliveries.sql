@@ -19,7 +19,7 @@ begin
   -- A reaper at work on the claim is waited for; the statements below see the claim as it is then.
   select c.days, c.ids into held_days, held_ids from relevo.claims c where c.token = claim for no key update;
 
-  -- What ends unsent was sent after all if a ticket came late. The deliveries are locked first: a ticket is kept before that, and seen here, or
+  -- A delivery that ends unsent was sent after all if a ticket came late. The deliveries are locked first: a ticket is kept before that, and seen here, or
   -- comes later and finds how they ended.
   if exists (select from unnest(kinds) as k(kind) where sort_spent[k.kind] = 0 and sort_statuses[k.kind] not in ('sent', 'retryable')) then
     perform from (select a.event_day, a.id from unnest(of_days, of_ids) as a(event_day, id) where a.id = any (held_ids) order by a.event_day, a.id) a

@@ -1,4 +1,4 @@
--- Saves texts as the next version of their type, and returns its number; the same as the current ones are that version. Whoever calls it has
+-- Saves texts as the next version of their type, and returns its number; the same as the current ones are that version. The caller has
 -- rendered them with the sample: PostgreSQL cannot. Versions are kept for good, so a day has a limit of new ones, and a version of bytes.
 create or replace function relevo.save_wording(given jsonb) returns int
   language plpgsql volatile
