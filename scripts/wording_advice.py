@@ -88,7 +88,7 @@ def advice_on_tree(paths: list[str]) -> list[str]:
 
 
 def main() -> None:
-    """Print the advice on whole files, on the commits of a range, or on those that main lacks and what is not committed."""
+    """Print the advice on whole files, on a range of commits, or on the commits and changes that main lacks."""
     if sys.argv[1:2] == ["--tree"]:
         found = advice_on_tree(sys.argv[2:])
         print("\n".join([*found, f"wording: {len(found)} in all"]))
