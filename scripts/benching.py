@@ -1,4 +1,4 @@
-"""What the benchmarks share: a durable server of their own, medians, a table, and a JSON file in .relevo/bench/."""
+"""Shared parts of the benchmarks: a durable server of their own, medians, a table, a JSON file in .relevo/bench/."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def rss_mb() -> float:
 
 
 def say(sentence: str) -> None:
-    """Tell what is going on."""
+    """Print the progress."""
     _console.print(sentence, style="dim")
 
 

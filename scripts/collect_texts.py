@@ -59,7 +59,7 @@ COUNTERS = frozenset(
         *(cycle.COUNTS for cycle in (cleanup, digest, dispatch, export, fanout, ingest, reaper, receipt))
     )
 )
-"""What runs count."""
+"""The counters of runs."""
 DETAILS = frozenset(
     {
         *("answer", "cycle", "source", "reason", "event_id", "event_type", "project", "title", "phones", "id", "name"),

@@ -318,7 +318,7 @@ def _top(answer: Mapping[str, Any]) -> list[str]:
 
 
 def _kind(schema: Mapping[str, Any]) -> str:
-    """Say in a few words what a schema takes."""
+    """Return in a few words the values of a schema."""
     if "$ref" in schema:
         name = schema["$ref"].rpartition("/")[2]
         return f"[{name}]({_ELSEWHERE.get(name) or '#' + slug(name)})"
@@ -343,7 +343,7 @@ def _any_of(choices: Sequence[str]) -> str:
 
 
 def _limits(schema: Mapping[str, Any]) -> str:
-    """Say how long or large a value may be."""
+    """Return how long or large a value may be."""
     for low, high, what in (
         ("minimum", "maximum", ""),
         ("minLength", "maxLength", " characters"),

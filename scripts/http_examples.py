@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 _PLACES = {"event_id": "$EVENT", "installation_id": "$PHONE", "licitacion_id": "$TENDER"}
-"""What stands for a parameter of a path: a variable that the page sets."""
+"""The value for a parameter of a path: a variable that the page sets."""
 _OWNER = {"owner": "user-7"}
 _EVENT = {"type": "order.shipped", "title": "On its way", "audience": "owners", "owners": ["user-7"]}
 _TEXTS = {"type": "order.shipped", "default": "en", "texts": {"en": {"title": "Sent"}, "es": {"title": "Enviado"}}}

@@ -54,7 +54,7 @@ def only_one() -> Iterator[int]:
 
 
 def usable() -> bool:
-    """Tell whether .venv was finished, was made in this place, still runs, and is by the Python asked for."""
+    """Return whether .venv was finished, was made in this place, still runs, and is by the Python asked for."""
     pip = VENV / "bin" / "pip"
     if UNFINISHED.exists() or not pip.is_file() or os.fsencode(PYTHON) not in pip.read_bytes()[:1024]:
         return False
@@ -72,7 +72,7 @@ def identity(python: str) -> str:
 
 
 def satisfied(need: str, wishes: bytes) -> bool:
-    """Tell whether these wishes are fulfilled; what dev installs is enough for run."""
+    """Return whether these wishes are fulfilled; an installation for dev is enough for run."""
     return any(stamp.is_file() and stamp.read_bytes() == wishes for stamp in (STAMPS["dev"], STAMPS[need]))
 
 
@@ -123,7 +123,7 @@ def install(need: str, wishes: bytes, lock: int) -> None:
 
 
 def say(sentence: str) -> None:
-    """Tell on stderr, so that what a command prints stays its own."""
+    """Print to stderr, so that a command's output stays its own."""
     print(sentence, file=sys.stderr, flush=True)
 
 

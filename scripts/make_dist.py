@@ -36,7 +36,7 @@ def version_of(root: Path = ROOT) -> str:
 
 
 def disagreements(root: Path = ROOT) -> Iterator[str]:
-    """Say where version, package, changelog and frozen release differ; one with .dev is not released."""
+    """Return where version, package, changelog and frozen release differ; one with .dev is not released."""
     version = version_of(root)
     package = (root / "server" / "relevo" / "core" / "version.py").read_text(encoding="utf-8")
     if f'__version__ = "{version}"' not in package:

@@ -45,7 +45,7 @@ class Steps:
         self._began = self._last = time.monotonic()
 
     def say(self, what: str) -> None:
-        """Say that a step is done."""
+        """Print that a step is done."""
         now = time.monotonic()
         print(f"{now - self._began:7.2f} s  {now - self._last:+7.2f}  {what}", flush=True)
         self._last = now
@@ -165,7 +165,7 @@ def tidy(settings: Settings, database: Database, word: str) -> None:
 
 
 def tell_runs(steps: Steps, database: Database, began: datetime) -> None:
-    """Say which rows the runs left."""
+    """Print which rows the runs left."""
     for cycle in _RUNS:
 
         def row(cycle: str = cycle) -> Any:

@@ -1,1 +1,1 @@
-"""What Relevo costs, beside others: `python -m bench` measures, prints a table, and writes JSON and charts."""
+"""The cost of Relevo, beside others: `python -m bench` measures, prints a table, and writes JSON and charts."""

@@ -25,7 +25,7 @@ _FONT = "font-family=\"system-ui, -apple-system, 'Segoe UI', Helvetica, Arial, s
 
 @dataclass(frozen=True)
 class Colours:
-    """What a chart is painted with."""
+    """The colours of a chart."""
 
     page: str
     text: str

@@ -155,7 +155,7 @@ def _loop_some(env: Environment, count: int) -> int:
 
 
 def rated(env: Environment) -> Iterator[Row]:
-    """What a delivery costs where a project gets no more than its rate, in grants of a hundred."""
+    """The cost of a delivery if a project gets no more than its rate, in grants of a hundred."""
     with env.worker(push_rate_per_second=_RATE) as built:
         env.queue(built, _FEW)
         yield rate("rated", f"dispatch at {_RATE}/s, in grants of 100", env.drain(built))

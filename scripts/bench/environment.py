@@ -1,4 +1,4 @@
-"""What most rows share: a database with phones, a sandbox in a process of its own, workers as `relevo run` has them."""
+"""The environment of most rows: a database with phones, a sandbox in its own process, workers like `relevo run`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What looks and steps cost as tables grow: CPU of the one backend at each size, and the exponent fitted to it."""
+"""The cost of looks and steps as tables grow: CPU of the one backend at each size, and the exponent fitted to it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What looks cost as dead rows grow: a snapshot that stays open keeps the rows of all that is over."""
+"""The cost of looks as dead rows grow: an open snapshot keeps the rows of everything that is over."""
 
 from __future__ import annotations
 

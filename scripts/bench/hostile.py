@@ -92,7 +92,7 @@ class Healthy:
 
 
 def rows(sizes: Sizes) -> Iterator[Row]:
-    """Have one process send pushes and serve HTTP; time a healthy caller alone, then beside each hostile one."""
+    """Send pushes and serve HTTP in one process; time a healthy caller alone, then beside each hostile one."""
     with fresh_database() as (dsn, _), tempfile.TemporaryDirectory(prefix="relevo-bench-") as folder:
         phone, app, secrets = _prepare(dsn)
         port, arrived = free_port(), list[float]()

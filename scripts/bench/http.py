@@ -132,13 +132,13 @@ class Caller(asyncio.Protocol):
                 self._answer.set_result(int(head.split(b" ", 2)[1]))
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Tell whoever waits for an answer that none comes."""
+        """Inform the waiting caller that no answer comes."""
         if self._answer is not None and not self._answer.done():
             self._answer.set_exception(error or ConnectionError("the server hung up"))
 
 
 def rows(env: Environment) -> Iterator[Row]:
-    """Have one process send much bulk; in turns let it alone, and call it.
+    """Send much bulk in one process; in turns leave it alone, and call it.
 
     Dispatch slows down by itself while a day's tables grow: what it does beside HTTP is compared with its rates alone
     just before and just after.

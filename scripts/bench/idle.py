@@ -1,4 +1,4 @@
-"""What replicas cost that have nothing to do."""
+"""The cost of replicas that have nothing to do."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ _NO_EXPO = "http://127.0.0.1:9"
 _TOKENS = 4
 _WAIT_S = 30
 _ENTERED_MS = 60.0
-"""Whoever has asked is among those who wait, once a second costs less than this."""
+"""A caller counts as waiting once a second costs less than this."""
 _ASKED = {
     "page": ("read_page", "a page of 50 of an inbox"),
     "unread_page": ("read_unread", "a page of 50 unread items of an inbox"),
@@ -74,7 +74,7 @@ def fill(conn: psycopg.Connection[Any], events: int, sizes: Sizes) -> None:
 
 
 def _read(conn: psycopg.Connection[Any], name: str, statement: str, what: str, looks: int) -> Row:
-    """Tell what one look costs the backend: the middle of several."""
+    """Return the backend's cost of one look: the middle of several."""
     pid = conn.info.backend_pid
     spent = []
     for _ in range(looks + 5):  # at first plans are made, and pages are read from the disk
@@ -103,7 +103,7 @@ def _waiters(dsn: str, settings: Settings, server: int, sizes: Sizes) -> Row:
 
 
 async def _rest(port: int, tokens: Sequence[str], pids: tuple[int, int], sizes: Sizes) -> tuple[float, float]:
-    """Have all ask; return for how long all of them waited and none was answered, and what CPU that took, in ms."""
+    """Start all callers; return for how long all of them waited and none was answered, and the CPU of it, in ms."""
     started = time.monotonic()
     callers = [Caller(port, tokens[n % len(tokens)]) for n in range(sizes.inbox_waiters)]
     path = "/v1/inbox?owner=user-{}&limit=1&wait_ms=" + str(_WAIT_S * 1_000)

@@ -1,4 +1,4 @@
-"""What a piece of work cost, and a row of the table that says so."""
+"""The cost of a piece of work, and its row of the table."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Cost:
 
     @property
     def figures(self) -> dict[str, float]:
-        """What is written down of it."""
+        """The stored values."""
         return {
             "count": self.count,
             "seconds": self.seconds,
@@ -50,7 +50,7 @@ class Cost:
 
 @dataclass(frozen=True)
 class Goal:
-    """What is asked of one of a row's figures."""
+    """The bound of one of a row's figures."""
 
     figure: str
     limit: float
@@ -58,7 +58,7 @@ class Goal:
     at_least: bool = False
 
     def is_met_by(self, value: float) -> bool:
-        """Tell whether a figure is as good as was asked."""
+        """Return whether a figure keeps its bound."""
         return value >= self.limit if self.at_least else value <= self.limit
 
     def __str__(self) -> str:

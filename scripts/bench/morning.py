@@ -25,7 +25,7 @@ _WINDOW_S = 5
 
 
 def rows(env: Environment) -> Iterator[Row]:
-    """Let many pushes wait for the morning, let it come, and tell what was sent when."""
+    """Queue many pushes for the morning, begin it, and return what was sent when."""
     _fall_asleep(env)
     due = _wake_up(env)
     cost = _send(env, len(due))
@@ -56,14 +56,14 @@ def _hours_around(at: datetime) -> str:
 
 
 def _wake_up(env: Environment) -> list[float]:
-    """Let the night end in a moment; return when each push is due."""
+    """End the night in a moment; return when each push is due."""
     relevo.set_quiet(env.conn, [_hours_around(datetime.now(UTC) + timedelta(hours=6))], project="default", zone="UTC")
     env.conn.execute(_SQL["end_the_night"], {"type": _TYPE, "in_s": _BEFORE_S})
     return [row[0] for row in env.conn.execute(_SQL["list_due"], {"type": _TYPE}).fetchall()]
 
 
 def _send(env: Environment, many: int) -> Cost:
-    """Have a worker send them, and enqueue urgent events meanwhile."""
+    """Send them by a worker, and enqueue urgent events meanwhile."""
     [phone] = env.phones(1)
     urgent, deadline = 0, time.monotonic() + many / _RATE + _SPREAD_S + _PATIENCE_S
     with relevo_run(env.dsn, env.url, worker_cycles=_CYCLES, push_rate_per_second=_RATE) as worker:
@@ -79,7 +79,7 @@ def _send(env: Environment, many: int) -> Cost:
 
 
 def _in_time(due: Sequence[float], sent: Sequence[float]) -> Row:
-    """Tell whether the rate held, and how long all of it took beside what its due times and the rate explain."""
+    """Return whether the rate held, and the whole time beside that of due times and rate."""
     busiest = max(Counter(int(at / _WINDOW_S) for at in sent).values()) / (_RATE * _WINDOW_S)
     begin = min(due)
     took_s, explained_s = max(sent) - begin, max(_explained(due)) - begin

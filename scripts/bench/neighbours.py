@@ -62,7 +62,7 @@ class Projects:
 
     @contextmanager
     def slow(self) -> Iterator[None]:
-        """Have projects beside it whose push service takes seconds for each answer, each with pushes for a minute."""
+        """Add neighbours whose push service takes seconds for each answer, each with pushes for a minute."""
         phones = [
             self.register(f"slow-{n}", f"slow-{n}-{each}!slow={_SLOW_S}")
             for n in range(self.sizes.neighbours)
@@ -75,7 +75,7 @@ class Projects:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Have projects beside it whose rows somebody holds, each with a push that is due."""
+        """Add neighbours whose rows somebody holds, each with a push that is due."""
         names = [f"locked-{n}" for n in range(self.sizes.neighbours)]
         self.conn.execute(_SQL["add_projects"], {"projects": names})
         with psycopg.connect(self.dsn) as other:
@@ -88,7 +88,7 @@ class Projects:
 
     @contextmanager
     def stopped(self) -> Iterator[None]:
-        """Have projects beside it whose breakers are open, each with something urgent that is due."""
+        """Add neighbours whose breakers are open, each with an urgent push that is due."""
         self.conn.execute(_SQL["stop_projects"], {"many": self.sizes.neighbours_stopped})
         yield
 

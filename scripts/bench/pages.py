@@ -91,7 +91,7 @@ PAGES = {
 
 @dataclass(frozen=True)
 class World:
-    """What pages are asked for."""
+    """The requests of pages."""
 
     newest: int
     middle: int

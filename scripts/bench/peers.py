@@ -123,7 +123,7 @@ def _portions(jobs: int) -> Iterator[int]:
 
 
 def _has_graphile() -> bool:
-    """Tell whether graphile-worker is there, installed just now if need be."""
+    """Return whether graphile-worker is there; install it now if need be."""
     npm = shutil.which("npm")
     if not npm or not shutil.which("node"):
         return False

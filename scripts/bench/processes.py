@@ -1,4 +1,4 @@
-"""What processes have spent on a core, by the kernel's own count; not a number where there is no /proc."""
+"""The CPU time of processes, by the kernel's own count; not a number where there is no /proc."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _TICK_MS = 1_000 / os.sysconf("SC_CLK_TCK")
 
 
 def are_counted() -> bool:
-    """Tell whether the kernel counts what a process spends, to the nanosecond."""
+    """Return whether the kernel counts the CPU time of a process to the nanosecond."""
     return (_PROC / "self" / "schedstat").exists()
 
 

@@ -1,4 +1,4 @@
-"""What a run says: the table for the eye, the same for the docs, and the JSON for machines."""
+"""The output of a run: the table for the eye, the same for the docs, and the JSON for machines."""
 
 from __future__ import annotations
 

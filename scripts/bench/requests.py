@@ -1,4 +1,4 @@
-"""What a request costs in CPU, of the process that answers and of PostgreSQL, route by route, while all else rests."""
+"""The CPU cost of a request in the answering process and in PostgreSQL, route by route, while all else rests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What sending, reading and cleaning up cost beside few deliveries, and beside as many as the disk bears."""
+"""The cost of sending, reading and cleaning up beside few deliveries, and beside as many as the disk bears."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ _INBOX = {"inbox: a page": "read_page", "inbox: a page of unread": "read_unread"
 
 @dataclass(frozen=True)
 class Spent:
-    """What one unit of work took: of a worker's CPU, of PostgreSQL's, and by the clock, in milliseconds."""
+    """The cost of one unit of work: a worker's CPU, PostgreSQL's, and wall time, in milliseconds."""
 
     worker_ms: float
     postgres_ms: float
@@ -63,7 +63,7 @@ class Spent:
 
     @property
     def cpu_ms(self) -> float:
-        """What was spent on cores."""
+        """The CPU time."""
         return self.worker_ms + self.postgres_ms
 
     def __str__(self) -> str:

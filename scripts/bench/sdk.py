@@ -1,4 +1,4 @@
-"""What a push costs its sender in CPU: by the publish verb of exponent-server-sdk, and by our way past it."""
+"""The sender's CPU cost of a push: by the publish verb of exponent-server-sdk, and by our way past it."""
 
 from __future__ import annotations
 

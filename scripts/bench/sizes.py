@@ -51,7 +51,7 @@ class Sizes:
     """How often a narrow and a broad event are fanned out."""
     smallest: int = 10_000
     largest: int = 1_000_000
-    """What growth begins with, and ends with, by steps of ten."""
+    """The first and the last size of the growth rows, by steps of ten."""
     looks: int = 7
     """How often each is measured, of which the least counts."""
     procrastinate: int = 5_000

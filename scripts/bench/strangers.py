@@ -24,7 +24,7 @@ SLOW_NUMBER = "{a0, number, ::scale/1e300000000}"
 
 @dataclass(frozen=True)
 class Secrets:
-    """What hostile callers that have a proof prove who they are by."""
+    """The proofs of hostile callers that have one."""
 
     viewer: str
     session: str
@@ -122,7 +122,7 @@ ATTACKS: dict[str, tuple[str, Callable[[Secrets], bytes]]] = {
     "slow_preview": (f"previews of {SLOW_NUMBER} by a viewer", _slow_preview),
     "compose": ("compose pages with saved texts by a viewer", _compose),
 }
-"""What each attack sends, in words, and a function that makes one request."""
+"""The requests of each attack, in words, and a function that makes one."""
 
 
 class Stranger(asyncio.Protocol):
@@ -154,7 +154,7 @@ class Stranger(asyncio.Protocol):
                 self._transport.write(self._make())
 
     def connection_lost(self, _error: Exception | None) -> None:
-        """Tell that another connection is needed."""
+        """Report that another connection is needed."""
         self.lost.set()
 
 

@@ -1,4 +1,4 @@
-"""What the app was told by Relevo, noted no sooner than it was told."""
+"""Relevo's acknowledgements to the app, noted no sooner than it got them."""
 
 from __future__ import annotations
 

@@ -121,7 +121,7 @@ def kill_store(context: FaultContext) -> None:
 
 
 def freeze_store(context: FaultContext) -> None:
-    """Let the store take what is sent and answer nothing, then kill it: what it was given is half-written."""
+    """Make the store take data and answer nothing, then kill it: the data is half-written."""
     assert context.system.store is not None
     exporter = _exporting(context)
     context.system.store.freeze()

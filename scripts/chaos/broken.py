@@ -13,7 +13,7 @@ _AT_A_REQUEST = ("killed at a request", "stopped at a request, beyond the lease"
 
 @dataclass(frozen=True)
 class Build:
-    """What is taken out of which functions, and the faults in which it shows."""
+    """The parts taken out of each function, and the faults in which it shows."""
 
     what: str
     changes: tuple[tuple[str, str, str], ...]

@@ -1,4 +1,4 @@
-"""What befalls the database and the way to it."""
+"""Faults of the database and of the way to it."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def lock_tables(context: FaultContext) -> None:
 
 
 def cancel_statements(context: FaultContext) -> None:
-    """Have statements given up in their midst, as their time-out does."""
+    """Cancel statements in their midst, as their time-out does."""
     until = time.monotonic() + 2
     with context.system.connect() as conn:
         while time.monotonic() < until:
@@ -82,7 +82,7 @@ def take_connections(context: FaultContext) -> None:
 
 
 def migrate_again(context: FaultContext) -> None:
-    """Let `relevo migrate` replace every function while everybody works, as it does at a release."""
+    """Replace every function by `relevo migrate` while everybody works, as at a release."""
     before = context.settled()
     with context.system.connect() as conn:
         conn.execute("update relevo.applied_functions set checksum = ''")
@@ -91,7 +91,7 @@ def migrate_again(context: FaultContext) -> None:
 
 
 def lose_answers(context: FaultContext) -> None:
-    """Let COMMITs be carried out, and swallow their answers."""
+    """Carry out COMMITs, and swallow their answers."""
     until(lambda: context.system.wire.connections > 0, patience_s=10)
     for _ in range(6):
         context.system.wire.lose_answer()
@@ -109,7 +109,7 @@ def lose_commits(context: FaultContext) -> None:
 
 
 def hold_commit(context: FaultContext) -> None:
-    """Let a COMMIT arrive seconds after its client was cut off."""
+    """Deliver a COMMIT seconds after its client was cut off."""
     context.system.wire.hold_commit()
     if context.system.wire.was_hit(10):
         time.sleep(context.chance.random() * 2)
@@ -120,7 +120,7 @@ def hold_commit(context: FaultContext) -> None:
 
 
 def freeze(context: FaultContext) -> None:
-    """Let nothing pass on the connections there are, which stay open; then let everything pass that was stuck."""
+    """Block the existing connections, which stay open; then pass on everything that was blocked."""
     until(lambda: context.system.wire.connections > 0, patience_s=10)
     connections = context.system.wire.connections
     context.system.wire.silence()
@@ -130,7 +130,7 @@ def freeze(context: FaultContext) -> None:
 
 
 def slow_wire(context: FaultContext) -> None:
-    """Let every piece take its time."""
+    """Delay every piece."""
     context.system.wire.latency_s = 0.05
     before = context.settled()
     time.sleep(3)

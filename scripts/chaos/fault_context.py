@@ -1,4 +1,4 @@
-"""What every fault has at hand: the system, chance by the seed, and the moments that it waits for and counts."""
+"""Tools of every fault: the system, chance by the seed, and the moments that it waits for and counts."""
 
 from __future__ import annotations
 

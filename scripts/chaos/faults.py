@@ -1,4 +1,4 @@
-"""What goes wrong, chosen by the seed: processes, connections, the database, the push services, the archive."""
+"""Faults, chosen by the seed: processes, connections, the database, the push services, the archive."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from chaos.system import PATIENT, System
 OFTEN = ("killed at a request", "stopped at a request, beyond the lease")
 """These come more often than the others: most is to be lost there."""
 SMALL = (*OFTEN, "answers to COMMIT lost")
-"""What a small run has time for."""
+"""The faults that a small run has time for."""
 MOMENTS = {
     "killed": "claims taken back by a reaper",
     "killed at a request": "killed with a request under way",
@@ -64,7 +64,7 @@ MOMENTS = {
     "store killed": "exports whose store went away",
     "store silent": "exports whose store fell silent",
 }
-"""What each fault has to meet to say something; some is counted where it is done, the rest is found in the history."""
+"""The events that each fault has to meet to prove something; some are counted there, others found in the history."""
 
 
 class Faults:
@@ -85,7 +85,7 @@ class Faults:
 
     @property
     def kinds(self) -> list[str]:
-        """What can be done in this run."""
+        """The faults that are possible in this run."""
         return list(self._kinds)
 
     def strike_until(self, deadline: float, after_each: Callable[[], None]) -> None:
@@ -112,7 +112,7 @@ class Faults:
             print(f"skipped from here on: {kind}: {error}", flush=True)
 
     def calm(self, *, patient: bool) -> None:
-        """Let everything be well again; patient replicas are started anew with the time-outs of every day."""
+        """End all faults; patient replicas are started anew with the usual time-outs."""
         self._system.sandbox.clear_faults()
         self._system.sandbox.set(latency_ms=0)
         self._system.wire.calm()

@@ -68,7 +68,7 @@ TABLES = {
           from relevo_trace.steps s order by s.n
     """,
 }
-"""What is written of each table."""
+"""The values written of each table."""
 _ALL_TABLES = """
 select format('%I.%I', n.nspname, c.relname)
   from pg_class c join pg_namespace n on n.oid = c.relnamespace
@@ -90,7 +90,7 @@ To step the specification along it, after `npm ci` in scripts/model:
 
 
 class Received:
-    """What phones got, gathered while the sandbox still shows it."""
+    """The messages that phones got, gathered while the sandbox still shows them."""
 
     def __init__(self, system: System) -> None:
         self._system = system

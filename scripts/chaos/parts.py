@@ -77,7 +77,7 @@ class Store:
 
     @property
     def settings(self) -> dict[str, str]:
-        """What leads a process of Relevo to it."""
+        """The settings that lead a process of Relevo to it."""
         return {
             "ARCHIVE_BUCKET": BUCKET,
             "ARCHIVE_ENDPOINT": self._running.endpoint,
@@ -92,7 +92,7 @@ class Store:
         s3_server.await_answer(self._process, self._running, self._folder)
 
     def freeze(self) -> None:
-        """Let it take connections and answer nothing."""
+        """Make it take connections and answer nothing."""
         self._process.send_signal(signal.SIGSTOP)
 
     def kill(self) -> None:

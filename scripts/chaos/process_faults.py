@@ -59,13 +59,13 @@ def pause_about_the_lease(context: FaultContext) -> None:
 
 
 def stop(context: FaultContext) -> None:
-    """Tell any to stop, and start it again."""
+    """Stop any process in an orderly way, and start it again."""
     if replica := context.any_replica():
         _end(replica, signal.SIGTERM)
 
 
 def slow(context: FaultContext) -> None:
-    """Let one live by a clock that is ten minutes slow, until something else ends it."""
+    """Run one by a clock that is ten minutes slow, until something else ends it."""
     clock, replica = slow_clock(), context.any_replica()
     if clock is None or replica is None:
         return

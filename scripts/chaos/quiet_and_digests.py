@@ -41,7 +41,7 @@ class QuietAndDigests:
                 acknowledged.note("reads", installation=phone)
 
     def _follow(self, conn: psycopg.Connection[Any], phone: UUID) -> datetime:
-        """Have a phone told of tenders together at the beginning of the next minute but one, or the next."""
+        """Set a phone's digest of tenders to the beginning of the next minute but one, or the next."""
         at = (datetime.now(UTC) + timedelta(seconds=70)).replace(second=0, microsecond=0)
         verbs.set_preference(conn, phone, "tenders", Preference(topics=[TOPIC], delivery=f"daily {at:%H:%M}"))
         return at
@@ -58,11 +58,11 @@ class QuietAndDigests:
         return verbs.enqueue(conn, made).event_id, owner
 
     def reschedule(self, conn: psycopg.Connection[Any], chance: random.Random) -> None:
-        """Let a phone have its next digest at another time."""
+        """Set another time for a phone's next digest."""
         self._follow(conn, chance.choice(self._readers))
 
     def hush(self, conn: psycopg.Connection[Any], chance: random.Random) -> None:
-        """Let somebody have quiet hours from now on, for minutes."""
+        """Set quiet hours from now on, for minutes."""
         owner, begin = chance.choice(QUIET_OWNERS), datetime.now(UTC).replace(second=0, microsecond=0)
         end = begin + timedelta(minutes=QUIET_MINUTES)
         quiet.set_quiet(conn, [f"{begin:%H:%M}-{end:%H:%M}"], owner=owner, zone="UTC")
@@ -82,5 +82,5 @@ class QuietAndDigests:
         assert until(did, patience_s=120), "the database does not take the end of quiet hours"
 
     def is_over(self) -> bool:
-        """Tell whether the last digests are made."""
+        """Return whether the last digests are made."""
         return self._system.ask(_CLOSED, last=self._last) == [(True,)]

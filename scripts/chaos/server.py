@@ -16,7 +16,7 @@ from relevo.embedded.layout import Layout
 
 DISK_BYTES = 3_000_000_000
 LEFT_BYTES = 16_384
-"""What is left on a full disk."""
+"""The space left on a full disk."""
 PATIENCE_S = 120.0
 
 
@@ -52,7 +52,7 @@ class Disk:
         return False
 
     def make_room(self) -> None:
-        """Let there be room again."""
+        """Free the disk again."""
         assert self._resize(DISK_BYTES), f"{self.folder} stays full"
 
     def unmount(self) -> None:
@@ -93,7 +93,7 @@ class Server:
             time.sleep(0.1)
 
     def can_be_backed_up(self) -> bool:
-        """Tell whether the program for it is there."""
+        """Return whether the program for it is there."""
         return (self._held.bin / "pg_basebackup").exists()
 
     def back_up(self) -> None:

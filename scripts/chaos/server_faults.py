@@ -1,4 +1,4 @@
-"""What befalls the server as a whole, and the fleet: a full disk, a restore, the last release beside this one."""
+"""Faults of the server as a whole, and of the fleet: a full disk, a restore, the last release beside this one."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _RESTS = b'"database_belongs_elsewhere"'
 
 
 def fill_disk(context: FaultContext) -> None:
-    """Let the server's disk be full for a while."""
+    """Fill the server's disk for a while."""
     server = context.system.server
     assert server.disk is not None
 
@@ -103,7 +103,7 @@ def restore_under_workers(context: FaultContext) -> None:
 
 
 def run_last_release(context: FaultContext) -> None:
-    """Let a process of the last release take part, as in the middle of an upgrade."""
+    """Start a process of the last release beside the others, as in the middle of an upgrade."""
     package, replica = _unpack(context.system.folder), context.any_replica()
     if package is None or replica is None:
         return

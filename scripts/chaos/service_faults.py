@@ -1,4 +1,4 @@
-"""What befalls the push services: down, slow, throttling, in doubt, or without faith in our credentials."""
+"""Faults of the push services: down, slow, throttling, in doubt, or refusing our credentials."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _befall(context: FaultContext, *, fault: str, share: float = 1.0) -> None:
 
 
 def _befall_native(context: FaultContext, *, fault: str, moment: str) -> None:
-    """Let a fault befall one of the services that take each message by itself, and another if it met no message."""
+    """Inject a fault into one of the services that take each message by itself, and another if it met no message."""
     for service in context.chance.sample(NATIVE, len(NATIVE)):
         if met := _befall_service(context, service, fault):
             context.hit(moment, met)
@@ -49,7 +49,7 @@ def _befall_native(context: FaultContext, *, fault: str, moment: str) -> None:
 
 
 def _befall_service(context: FaultContext, service: str, fault: str) -> int:
-    """Let a fault befall a service; return how many messages it met."""
+    """Inject a fault into a service; return how many messages it met."""
     word = push_service.of(service).trial.refused if fault == "refused credentials" else fault
     query = _IN_DOUBT if fault.endswith("-delivered") else _TURNED_AWAY
     [(before,)] = context.system.ask(query, service=f"{service}::%")

@@ -1,4 +1,4 @@
-"""What a run plays on: a PostgreSQL of its own, a sandbox of every push service, and replicas of Relevo."""
+"""The system under test: a PostgreSQL of its own, a sandbox of every push service, and replicas of Relevo."""
 
 from __future__ import annotations
 
@@ -65,11 +65,11 @@ class Replica:
         return (self.folder / f"{self.name}.log").read_bytes().count(word)
 
     def serves(self) -> bool:
-        """Tell whether it has begun to work."""
+        """Return whether it has begun to work."""
         return self.said(b'"worker_started"') > 0
 
     def runs(self) -> bool:
-        """Tell whether its process is there."""
+        """Return whether its process is there."""
         return self.process is not None and self.process.poll() is None
 
     def send(self, number: signal.Signals) -> bool:
@@ -115,7 +115,7 @@ class System:
         return f"chaos-{self.names}"
 
     def rename(self) -> None:
-        """Have replicas and commands work under another name from their next start on."""
+        """Set another name for replicas and commands from their next start on."""
         self.names += 1
         for replica in self.replicas:
             replica.environ["RELEVO_INSTANCE"] = self.instance
@@ -191,7 +191,7 @@ def _prepare(made: System) -> None:
 
 
 def trace(made: System) -> None:
-    """Have the database write down each step of each delivery from now on."""
+    """Make the database record each step of each delivery from now on."""
     with made.connect() as conn:
         conn.execute(TRACE.read_text().encode())
 
@@ -224,7 +224,7 @@ def _replica(made: System, number: int) -> Replica:
 
 
 def stop_all(made: System) -> None:
-    """Tell all replicas to stop, and wait for them."""
+    """Stop all replicas in an orderly way, and wait for them."""
     for replica in made.replicas:
         replica.send(signal.SIGCONT)
         replica.send(signal.SIGTERM)

@@ -103,7 +103,7 @@ def _play(nodes: Cluster, load: Load, faults: list[str]) -> dict[str, Any]:
 
 
 def _strike(nodes: Cluster, fault: str) -> None:
-    """Let something happen, and wait until the others have settled without whoever it happened to."""
+    """Cause a fault, and wait until the other nodes have settled without the one that it hit."""
     primary, standby = nodes.in_role("leader"), nodes.in_role("sync_standby")
     assert primary is not None
     assert standby is not None

@@ -58,7 +58,7 @@ class Node:
             )
 
     def is_running(self) -> bool:
-        """Tell whether its Patroni runs."""
+        """Return whether its Patroni runs."""
         return self.process is not None and self.process.poll() is None
 
     def kill_postgres(self) -> None:
@@ -81,7 +81,7 @@ class Node:
         self._signal(signal.SIGSTOP)
 
     def thaw(self) -> None:
-        """Let everything on it go on."""
+        """Continue everything on it."""
         self._signal(signal.SIGCONT)
 
     def _signal(self, number: signal.Signals) -> None:
@@ -147,7 +147,7 @@ class Cluster:
         return None
 
     def is_whole(self) -> bool:
-        """Tell whether there are a primary, a synchronous standby and one more, all of them up to date."""
+        """Return whether there are a primary, a synchronous standby and one more, all of them up to date."""
         members = self.members()
         roles = sorted(member["role"] for member in members)
         states = {member["state"] for member in members}
@@ -179,7 +179,7 @@ class Cluster:
             time.sleep(0.5)
 
     def switch_over(self) -> None:
-        """Have the synchronous standby become the primary, in an orderly way."""
+        """Promote the synchronous standby to primary, in an orderly way."""
         leader = self.in_role("leader")
         assert leader is not None
         leader.ask("/switchover", {"leader": leader.name}, patience_s=60)

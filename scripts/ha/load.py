@@ -1,4 +1,4 @@
-"""What goes on while the primary changes: an app that enqueues, a program that only writes rows, Relevo itself."""
+"""The load while the primary changes: an app that enqueues, a program that only writes rows, Relevo itself."""
 
 from __future__ import annotations
 

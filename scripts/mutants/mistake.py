@@ -10,17 +10,17 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @dataclass(frozen=True)
 class Mistake:
-    """What a hurried change might do."""
+    """A mistake that a hurried change might make."""
 
     rule: str
     """The rule that it breaks."""
     file: str
     """Where, below the checkout."""
     text: str
-    """What stands there, once."""
+    """The present text, which stands there once."""
     instead: str
     tests: tuple[str, ...]
-    """What is run: files of tests, and maybe more arguments of pytest."""
+    """The tests to run: files, and maybe more arguments of pytest."""
     also: tuple[tuple[str, str], ...] = ()
     """Further texts of the file, and what stands there instead: a rule may be written twice."""
 

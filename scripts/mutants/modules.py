@@ -39,7 +39,7 @@ _OPERATORS = re.compile(
     r"|ComparisonOperator_(Eq_NotEq|NotEq_Eq|Lt_LtE|LtE_Lt|Gt_GtE|GtE_Gt|Is_IsNot|IsNot_Is|In_NotIn|NotIn_In))"
     r"|ZeroIterationForLoop)"
 )
-"""What changes a decision; others change lengths of texts and kinds of numbers."""
+"""Names whose change alters a decision; others change lengths of texts and kinds of numbers."""
 
 
 @dataclass(frozen=True)

@@ -1,1 +1,1 @@
-"""What runs of chaos and models found, kept and published: `make proof`."""
+"""The findings of chaos and model runs, kept and published: `make proof`."""

@@ -85,7 +85,7 @@ def _runs(runs: list[Any]) -> Iterator[str]:
 
 
 def _replayed(replay: Any) -> str:
-    """Say how far the specification was stepped along a run."""
+    """Return how far the specification was stepped along a run."""
     if replay["ok"]:
         return f"all {_number(replay['lines'])}"
     return f"**refused**: {replay['why']}" if replay["why"] else "**not finished**"
