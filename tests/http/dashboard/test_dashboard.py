@@ -205,6 +205,6 @@ def test_from_the_box_to_the_reason(served: Served, conn: psycopg.Connection[Any
     assert "No. Pushes may not go to this phone: the phone does not permit notifications." in page.inner_text(".answer")
     page.fill("input[type=search]", f"ExponentPushToken[{'z' * 22}]")
     page.press("input[type=search]", "Enter")
-    page.get_by_text("No match. ").wait_for()
+    page.get_by_text("No match.").wait_for()
     assert "zzz" not in page.url + page.content()
     look(page, "nothing")

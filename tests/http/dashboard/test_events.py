@@ -68,7 +68,7 @@ def test_two_projects_and_what_waits(served: Served, conn: Connection, person: P
     fan_out(served.app)
     conn.execute("update relevo.notification_deliveries set last_error_code = 'quiet_hours'")
     said = text_of(person, "/dashboard/events/1")
-    assert "Project shop For ana" in said
+    assert "Project shop Audience ana" in said
     assert "Waiting pushes" in said
     assert "Errors" not in said
     assert "order-17 project news" in text_of(person, "/dashboard/events")
@@ -93,8 +93,8 @@ def test_an_event_is_told_request_by_request(
         monkeypatch.setattr(events, "_KNOWN", known)
         page = person.get(f"/dashboard/events/{number}").text
         said = text_of(person, f"/dashboard/events/{number}").split(" Deliveries ")[0]
-        assert said.count("went out with 2 of its pushes") == 19, known
-        assert said.count("went out with 4 of its pushes") == 1, known
+        assert said.count("with 2 of its pushes") == 19, known
+        assert said.count("with 4 of its pushes") == 1, known
         assert "there was no connection." in said, known
         assert "the push service answered: 3 taken, 1 not." in said, known
         assert said.count("the push service answered: all 2 taken.") == 18, known
@@ -102,7 +102,7 @@ def test_an_event_is_told_request_by_request(
         more = re.search(r'href="([^"#]+requests=[^"#]+)', page)
         assert more is not None, known
         rest = text_of(person, unescape(more[1])).split(" Deliveries ")[0]
-        assert rest.count("went out with 2 of its pushes") == 3, known
+        assert rest.count("with 2 of its pushes") == 3, known
         assert "more request" not in rest, known
         later = person.get(f"/dashboard/events/{number}?requests=x")
         assert later.status_code == 200, known
@@ -286,10 +286,10 @@ def test_requests_are_found_behind_those_of_others(
     for each in mine[:6]:
         answer_request(conn, [each], "answered")
     page = person.get(f"/dashboard/events/{number}").text
-    assert page.count("went out with 1 of its pushes") == 3
+    assert page.count("with 1 of its pushes") == 3
     more = re.search(r'href="([^"#]+requests=[^"#]+)[^"]*"[^>]*>show later requests', page)
     assert more is not None
-    assert person.get(unescape(more[1])).text.count("went out with 1 of its pushes") == 3
+    assert person.get(unescape(more[1])).text.count("with 1 of its pushes") == 3
 
 
 def test_a_tender_scheduled_held_cancelled_and_expired(served: Served, conn: Connection, person: Person) -> None:

@@ -62,9 +62,9 @@ def test_a_redrive_and_a_pause_without_a_script(served: Served, conn: psycopg.Co
     page.fill("#reason", "a drill")
     page.click("button:has-text('Pause')")
     assert page.inner_text("h1") == "dispatch is paused in the whole fleet."
-    page.click("text=Go on")
+    page.click("text=Continue")
     assert "a drill" in page.inner_text("tr:has-text('dispatch')")
-    page.click("tr:has-text('dispatch') >> text=Switch on")
+    page.click("tr:has-text('dispatch') >> text=Resume")
     page.click("button:has-text('Resume')")
     page.click("text=Recorded in the audit")
     told = page.inner_text("main")
@@ -83,7 +83,7 @@ def test_a_test_push_is_followed_live(
     page.fill("#phones", str(good))
     page.fill("#title", "Hello")
     page.click("#test >> text=Preview")
-    page.click("button:has-text('Send it')")
+    page.click("button:has-text('Send')")
     page.wait_for_url("**/dashboard/compose/*")
     assert page.inner_text("h1") == "On its way to 1 phone."
     fan_out(served)
