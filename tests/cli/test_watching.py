@@ -92,13 +92,13 @@ def test_a_page_that_ends_early_says_so(ask, events, conn, monkeypatch) -> None:
     """Where what fits is looked for among so many, a page that found fewer names the bound and the way on."""
     monkeypatch.setattr(deliveries, "_LOOKED_AT", 15)
     page = ask("deliveries", "--state", "unknown").stdout
-    assert "It looked at 15 deliveries, where it stops" in page
+    assert "The search stopped after 15 deliveries" in page
     more = ask("deliveries", "--state", "failed", "--json", "--before", page.split("--before ")[1].split()[0])
-    assert (len(told(more)), "Go on with --before" in more.stderr) == (1, True)
+    assert (len(told(more)), "Continue with --before" in more.stderr) == (1, True)
     monkeypatch.setattr("relevo.operators.events.MAX_LIMIT", 1)
     page = ask("events", "--state", "sent").stdout
-    assert "It looked at 1 events" in page
-    assert "looked at" not in ask("events", "--state", "sent", "--before", 1).stdout
+    assert "The search stopped after 1 events" in page
+    assert "search stopped" not in ask("events", "--state", "sent", "--before", 1).stdout
 
 
 def test_deliveries_by_event_phone_and_state(ask, events) -> None:

@@ -385,8 +385,8 @@ def say(words: str, told: Mapping[str, Any], *, as_json: bool) -> None:
 def tell_more(page: reading.Page, what: str, *, as_json: bool = False) -> None:
     """Print where the next page begins, and why a page ended early; beside JSON only that, and not in its midst."""
     if page.looked_at:
-        looked = f"It looked at {page.looked_at:,} {what}, and stopped there; older ones may match, too."
-        (err if as_json else out).print(f"[dim]{looked} Go on with --before {page.next}[/]", soft_wrap=True)
+        looked = f"The search stopped after {page.looked_at:,} {what}; older ones may match."
+        (err if as_json else out).print(f"[dim]{looked} Continue with --before {page.next}[/]", soft_wrap=True)
     elif page.next and not as_json:
         out.print(f"[dim]More: --before {page.next}[/]")
 

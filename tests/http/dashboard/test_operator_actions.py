@@ -350,7 +350,7 @@ def test_a_preview_tells_who_is_left_out(served: Served, conn: psycopg.Connectio
         told = re.findall(r"<li>(1 phone: [^<]+)</li>", page)
         assert (len(told) >= len(left) - 1, [each for each in told if each.endswith(".")]) == (True, []), query
     assert "1 phone: not registered" in page
-    assert "not known: ghost<" in viewer.get("/dashboard/compose?audience=owners&whom=ana%0Aghost").text
+    assert "Unknown owners: ghost<" in viewer.get("/dashboard/compose?audience=owners&whom=ana%0Aghost").text
     matching = viewer.get("/dashboard/compose?audience=matching&topics=x").text
     assert "Left out (besides phones whose preferences do not match)" in matching
     assert [words for words in left[:3] if words not in matching] == []

@@ -391,7 +391,7 @@ function parse<T>(text: string | null): T | null {
 }
 
 function told(answer: { secret: string | null }): string {
-  if (!answer.secret) throw new Error("Relevo told no secret for this installation: have the app's server sign for it.");
+  if (!answer.secret) throw new Error("Relevo returned no secret for this installation. Send a signature of the app's server.");
   return answer.secret;
 }
 

@@ -85,8 +85,8 @@ export class Http {
       return read(answer, await answer.text());
     } catch (error) {
       if (error instanceof RelevoError) throw error;
-      if (call.signal?.aborted) throw new NoAnswerError("it was called off", error);
-      throw new NoAnswerError(ending.signal.aborted ? "it took too long" : "there is no connection", error);
+      if (call.signal?.aborted) throw new NoAnswerError("the call was aborted", error);
+      throw new NoAnswerError(ending.signal.aborted ? "no answer came in time" : "there is no connection", error);
     } finally {
       clearTimeout(timer);
       call.signal?.removeEventListener("abort", end);

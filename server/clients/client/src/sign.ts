@@ -30,7 +30,7 @@ export async function signInstallation(key: string, secret: string, phone: Signe
     String(expires),
     nonce,
   ];
-  if (lines.some((line) => /[\u0000-\u001f\u007f]/.test(line))) throw new TypeError("nothing signed may hold control characters");
+  if (lines.some((line) => /[\u0000-\u001f\u007f]/.test(line))) throw new TypeError("project, installation, owner, provider and token must be text without control characters");
   const raw = Uint8Array.from(atob(secret), (letter) => letter.charCodeAt(0));
   const hmac = { name: "HMAC", hash: "SHA-256" };
   const imported = await crypto.subtle.importKey("raw", raw, hmac, false, ["sign"]);
