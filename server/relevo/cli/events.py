@@ -175,7 +175,7 @@ def _enqueue(database: Database, event: values.Event, on_conflict: values.OnConf
 
 
 def _named(event: values.Event) -> dict[str, Any]:
-    """Say for whom an event is, by how many and not by name: who is forgotten later stands nowhere."""
+    """Return the audience by count and not by name: the record must not hold people who are forgotten later."""
     where = getattr(event.audience, "where", None)
     narrowed = {"where": list(where)} if where else {}
     match event.audience:
@@ -469,7 +469,7 @@ def _for_whom(seen: events.Story) -> str:
 
 
 def _audience_of(seen: events.Story) -> str:
-    """Say whom an event is for."""
+    """Return the audience of an event."""
     event, whole = seen.event, _whole_audience_of(seen)
     if not event["match_where"]:
         return whole

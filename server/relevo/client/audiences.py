@@ -47,7 +47,7 @@ def as_audience(audience: object) -> dict[str, Any]:
 
 
 def _matching(audience: Matching) -> dict[str, Any]:
-    """Say what an event is about, or which attributes a phone must have, or both."""
+    """Return the matching fields of an event, or the attributes that a phone must have, or both."""
     check_storable("matching", vars(audience))
     asked = {name: plain_number(value) for name, value in vars(audience).items() if value is not None}
     narrowed = _narrowed(asked.pop("where", None))
