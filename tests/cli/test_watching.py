@@ -148,7 +148,7 @@ def test_sources_in_words(ask, conn) -> None:
         "line 3 is no JSON",
         "last read 3 h ago",
         "no disk",
-        "1 item it offered could not",
+        "1 item of this source could not",
     ):
         assert words in said
     assert told(ask("sources", "--json"))[0].items() >= {"source": "folder", "rejects": 1, "given_up": 0}.items()
@@ -162,7 +162,7 @@ def test_status_counts_dead_letters(ask, conn, events) -> None:
         "notification_event_id, project, last_error_code, now() from relevo.notification_deliveries where status = 'failed'"
     )
     said = ask("status").stdout
-    assert "Dead letters: 6 deliveries failed for good; `relevo redrive --dry-run` tells why" in said
+    assert "Dead letters: 6 deliveries failed for good; `relevo redrive --dry-run` shows why" in said
     assert json.loads(ask("status", "--json").stdout)["dead_letters"] == 6
 
 

@@ -126,7 +126,7 @@ def test_what_is_wrong_is_said_and_nothing_is_sent(served: Served, conn: psycopg
     for wrong, told in (
         ({"audience": "topics"}, "No topic is entered."),
         ({"audience": "matching", "monto": "sNaN"}, "sNaN is not an amount."),
-        ({"scheduled_at": "tomorrow"}, "tomorrow is no time."),
+        ({"scheduled_at": "tomorrow"}, "tomorrow is not a time."),
         ({"deadline_at": "2020-01-01T00:00"}, "deadline_at must lie after now"),
         ({"timezone": "Mars/Base", "scheduled_at": "2027-01-01T00:00"}, "There is no time zone Mars/Base."),
         ({"words": "order.shipped"}, "The event has the texts of order.shipped and also a title or body."),

@@ -169,7 +169,7 @@ def test_each_try_of_one_delivery(served: Served, conn: Connection, person: Pers
     own = f"/dashboard/deliveries/{push}"
     said = text_of(person, own)
     for words in (
-        "Try 1. Request",
+        "Try 1. Worker ",
         "not known what was taken. The push service failed: it answered 500. (HTTP_500: oops)",
         "The connection broke before the complete answer came. (ConnectionBroken",
         "the push service answered. The message is too long: the limit is 4,096 bytes. (MessageTooBig)",
@@ -205,7 +205,7 @@ def test_equal_tries_are_told_at_once(served: Served, conn: Connection, person: 
     assert said.count("7 tries with the same outcome: no clear answer came") == 1
     assert "failed with an internal error (500)" in said or "it answered 500" in said
     assert "Try 7." not in said
-    assert "Try 8. Request" in said
+    assert "Try 8. Worker " in said
 
 
 def test_a_pause_that_is_over(served: Served, conn: Connection, person: Person) -> None:

@@ -162,9 +162,9 @@ def test_dead_letters_are_sent_again_after_a_look(served: Served, conn: psycopg.
     told = re.sub(r"<[^>]+>", "", question)
     for words in (
         "2 deliveries would be sent again",
-        "3 would not: their deadline",
-        "3 would be opened, and end unsent: their event",
-        "1 would be opened, and end unsent: the phone",
+        "3 would not be sent: their deadline",
+        "3 would be reopened and end unsent: their event",
+        "1 would be reopened and end unsent: the phone",
     ):
         assert words in told, words
     assert entries(served, "redrive") == []
@@ -194,7 +194,7 @@ def test_cycles_are_paused_and_run_by_hand(served: Served) -> None:
     assert "because: a drill" in again
     assert "dispatch was resumed" in person.send("/dashboard/actions/resume", cycle="dispatch").text
     assert "was not paused" in person.send("/dashboard/actions/resume", cycle="dispatch").text
-    assert "reaper has run" in person.send("/dashboard/actions/run", cycle="reaper").text
+    assert "reaper ran." in person.send("/dashboard/actions/run", cycle="reaper").text
     assert entries(served, "run_cycle")[0]["outcome"] == "ok"
     for verb in ("pause", "resume", "run"):
         assert person.get(f"/dashboard/actions/{verb}?cycle=nothing").status_code == 404

@@ -64,7 +64,7 @@ def test_a_redrive_and_a_pause_without_a_script(served: Served, conn: psycopg.Co
     assert page.inner_text("h1") == "dispatch is paused in the whole fleet."
     page.click("text=Continue")
     assert "a drill" in page.inner_text("tr:has-text('dispatch')")
-    page.click("tr:has-text('dispatch') >> text=Resume")
+    page.click("tr:has-text('dispatch') >> text='Resume'")
     page.click("button:has-text('Resume')")
     page.click("text=Recorded in the audit")
     told = page.inner_text("main")
