@@ -5162,7 +5162,7 @@ export type GetAttributesData = {
 
 export type GetAttributesErrors = {
     /**
-     * Something in the request is not as it should be: `errors` names field and reason.
+     * Something in the request is not valid: `errors` names field and reason.
      */
     400: ProblemBody;
     /**
@@ -5212,7 +5212,7 @@ export type SetAttributesData = {
 
 export type SetAttributesErrors = {
     /**
-     * Something in the request is not as it should be: `errors` names field and reason.
+     * Something in the request is not valid: `errors` names field and reason.
      */
     400: ProblemBody;
     /**
