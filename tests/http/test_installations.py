@@ -221,12 +221,14 @@ def test_null_is_no_way_to_say_nothing(phones: Phones, conn: psycopg.Connection[
         "push_capable",
         "permission",
         "opt_outs",
+        "attributes",
     ):
         refused = phones.put(phone, phones.app, **{name: None})
         assert (refused.status_code, refused.json()["errors"][0]["field"]) == (400, name)
     assert conn.execute("select * from relevo.device_installations").fetchall() == before
     schema = phones.client.get("/openapi.json").json()["components"]["schemas"]["InstallationBody"]["properties"]
-    assert [name for name, field in schema.items() if "null" in str(field)] == ["locale", "timezone"]
+    removable = {name for name, field in schema.items() if "null" in str(field)}
+    assert removable == {"locale", "timezone", "attributes"}, "and of attributes each, not all of them"
 
 
 def test_null_removes_locale_and_time_zone(phones: Phones, conn: psycopg.Connection[Any]) -> None:

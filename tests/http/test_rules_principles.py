@@ -12,7 +12,7 @@ OPEN = {
 READS_BY_POST = {"/v1/words/preview", "/dashboard/search", "/dashboard/compose"}
 """A body asks, and nothing is changed."""
 OWN_SESSIONS = {"/dashboard/sessions/end", "/dashboard/sessions/end-own"}
-OF_ALL_PROJECTS = ("/metrics", "/v1/ops/", "/v1/words", "/v1/event-types", "/dashboard")
+OF_ALL_PROJECTS = ("/metrics", "/v1/ops/", "/v1/config/", "/v1/words", "/v1/event-types", "/dashboard")
 
 
 def test_each_route_has_the_callers_of_the_list() -> None:
@@ -43,11 +43,12 @@ def test_an_operator_may_do_what_others_may() -> None:
 
 def test_an_app_operates_nothing() -> None:
     """An app's token opens no page, no metrics, and no action of operators."""
-    private = ("/metrics", "/v1/ops/", "/dashboard")
+    private = ("/metrics", "/v1/ops/", "/v1/config/", "/dashboard")
     assert [key for key, rule in RULES.items() if "app" in rule.roles and key[1].startswith(private)] == []
     assert {key for key, rule in RULES.items() if rule.roles == {"operator"} and key[1].startswith("/v1/")} == {
         *(("POST", f"/v1/ops/{each}") for each in ("redrive", "release")),
         *(("POST", f"/v1/ops/cycles/{{name}}/{each}") for each in ("run", "pause", "resume")),
+        *(("POST", f"/v1/config/{each}") for each in ("plan", "apply")),
         ("PUT", "/v1/categories/{category}"),
         ("PUT", "/v1/event-types/{event_type}"),
         ("DELETE", "/v1/event-types/{event_type}"),

@@ -91,6 +91,8 @@ ROUTES: dict[tuple[str, str], Route] = {
     ("POST", "/v1/ops/cycles/{name}/resume"): Route("fleet do", body={}, fills={"name": "ingest"}),
     ("POST", "/v1/ops/redrive"): Route("fleet do", body={}),
     ("POST", "/v1/ops/release"): Route("fleet do", body={"project": "nobody"}),
+    ("POST", "/v1/config/plan"): Route("fleet do", body={"config": {}}),
+    ("POST", "/v1/config/apply"): Route("fleet do", body={"config": {}}),
     ("GET", "/v1/inbox"): Route("reader", "owner=ana"),
     ("GET", "/v1/inbox/counts"): Route("reader", "owner=ana"),
     ("POST", "/v1/inbox/{event_id}/{mark}"): Route("reader", body=OWNER, fills={"mark": "read"}),
@@ -111,6 +113,10 @@ ROUTES: dict[tuple[str, str], Route] = {
     ),
     ("GET", "/v1/installations/{installation_id}/quiet"): Route("phone"),
     ("PUT", "/v1/installations/{installation_id}/quiet"): Route("phone", body={**HOURS, "all_phones": True}),
+    ("GET", "/v1/installations/{installation_id}/attributes"): Route("phone"),
+    ("POST", "/v1/installations/{installation_id}/attributes"): Route(
+        "phone", body={"attributes": {"device.theme": "dark"}}
+    ),
     ("GET", "/v1/installations/{installation_id}/deliveries"): Route("phone"),
     ("POST", "/v1/installations/{installation_id}/opened"): Route("phone", body={"delivery_id": "{delivery}"}),
     ("POST", "/v1/installations/{installation_id}/complete"): Route("phone", body={}),

@@ -96,6 +96,8 @@ _LISTED = (
         POST /v1/ops/cycles/{name}/resume
         POST /v1/ops/redrive
         POST /v1/ops/release
+        POST /v1/config/plan
+        POST /v1/config/apply
         PUT /v1/categories/{category}
     """),
     (APPS_OF_ALL, """
@@ -115,6 +117,8 @@ _LISTED = (
         PUT /v1/installations/{installation_id}/choices/{category}
         GET /v1/installations/{installation_id}/quiet
         PUT /v1/installations/{installation_id}/quiet
+        GET /v1/installations/{installation_id}/attributes
+        POST /v1/installations/{installation_id}/attributes
         GET /v1/installations/{installation_id}/deliveries
         GET /v1/inbox
         GET /v1/inbox/counts
