@@ -20,7 +20,7 @@ PACKAGE = ROOT / "server" / "relevo"
 HOUSE = """
     __main__                                       the command
     cli                                            its subcommands, without SQL
-    http  __init__                                 the HTTP face with its pages, without SQL; what apps import
+    http  __init__  errors                         the HTTP face with its pages, without SQL; what apps import
     app  aio  config_file  verbs                   assembly, which alone names adapters; relevo.yaml; each caller's verbs
     access  cycles                                 who may call over HTTP; one duty each: step(run)
     operators  delivery  archive                   what operators do; how a push is sent; how a month leaves
