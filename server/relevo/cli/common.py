@@ -377,6 +377,13 @@ def warn_of_sound(settings: Settings, *, silently: bool = True) -> None:
         err.print(f"[yellow]relevo:[/] {warning}")
 
 
+def warn_of_apply(command: str, place: str) -> None:
+    """Warn that a command leaves in 0.6, for a part of the file of `relevo apply` sets the same."""
+    err.print(
+        f"[yellow]relevo:[/] `{command}` leaves in 0.6: set `{place}` in a file for `relevo apply`.", soft_wrap=True
+    )
+
+
 def say(words: str, told: Mapping[str, Any], *, as_json: bool) -> None:
     """Print the result, as a sentence or as one JSON object."""
     print_json([told]) if as_json else out.print(words, soft_wrap=True)

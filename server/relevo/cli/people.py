@@ -27,6 +27,7 @@ from relevo.cli.common import (
     say,
     several,
     shortened,
+    warn_of_apply,
     warn_of_sound,
 )
 from relevo.client import consent
@@ -197,12 +198,14 @@ def list_categories(
         "browsers": lambda each: "yes" if each.web else "no",
         "sentence": lambda each: as_written(each.sentence or ""),
     }
-    none = "No categories yet: `relevo category set` creates one."
+    none = "No categories yet: `relevo apply` creates them."
     print_rows(columns, found, none, wide=("name", "sentence"), as_json=as_json)
 
 
 @category.command(
-    name="set", epilog="Example: relevo category set offers --rule off --name en=Offers --name es=Ofertas"
+    name="set",
+    hidden=True,
+    epilog="Example: relevo category set offers --rule off --name en=Offers --name es=Ofertas",
 )
 def set_category(  # noqa: PLR0917 typer options
     name: Annotated[str, typer.Argument(metavar="CATEGORY", help="The `category` of events.")],
@@ -226,6 +229,7 @@ def set_category(  # noqa: PLR0917 typer options
     as_json: AsJson = False,
 ) -> None:
     """Create or change a category (omitted options stay). A changed rule also applies to waiting pushes."""
+    warn_of_apply("relevo category set", "categories")
     known = {each: each for each in consent.RULES}
     if rule is not None and rule not in known:
         raise UsageError(f"There is no rule {rule}.", hint=f"Known: {', '.join(known)}.")
@@ -342,10 +346,10 @@ def list_caps(
         "at most": lambda each: f"{each.most} per {each.per}",
         "over it": lambda each: each.over,
     }
-    print_rows(columns, found, "No caps: `relevo cap set` creates one.", as_json=as_json)
+    print_rows(columns, found, "No caps: `relevo apply` creates them.", as_json=as_json)
 
 
-@cap.command(name="set", epilog="Example: relevo cap set day 5 --category offers")
+@cap.command(name="set", hidden=True, epilog="Example: relevo cap set day 5 --category offers")
 def set_cap(  # noqa: PLR0917 typer options
     per: Annotated[
         Literal["hour", "day", "week"], typer.Argument(help="The period, by the local time of the recipient.")
@@ -363,6 +367,7 @@ def set_cap(  # noqa: PLR0917 typer options
     as_json: AsJson = False,
 ) -> None:
     """Set how many events an owner gets at most. Urgent events and mandatory categories neither count nor are held."""
+    warn_of_apply("relevo cap set", "projects.NAME.caps")
     if remove == (most is not None):
         raise UsageError("A cap needs a number, or --remove.", hint="Write it like: relevo cap set day 5.")
     given: dict[str, Literal["skip", "digest"]] = {} if over is None else {"over": over}

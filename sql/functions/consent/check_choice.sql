@@ -15,7 +15,7 @@ begin
   end if;
   select c.rule into rule from relevo.categories c where c.category = asked ->> 'category';
   if not found then
-    perform relevo.refuse(format('there is no category %s; make it first, by `relevo category set`', coalesce(left(asked ->> 'category', 100), '')));
+    perform relevo.refuse(format('there is no category %s; make it first, by `relevo apply` or relevo.set_category', coalesce(left(asked ->> 'category', 100), '')));
   end if;
   if rule = 'mandatory' and asked ->> 'wanted' = 'false' then
     perform relevo.refuse(format('category %s is mandatory: it cannot be refused', asked ->> 'category'));
