@@ -20,10 +20,10 @@ from relevo.core import push_fields
 from relevo.core.i18n import DOMAIN, LOCALE
 from relevo.core.known_services import CODES
 from relevo.core.model import Lane, ReplyKind, Trigger
-from relevo.core.statuses import STATUSES
+from relevo.core.statuses import EVENT_STATES, STATUSES
 from relevo.cycles import cleanup, digest, dispatch, export, fanout, ingest, reaper, receipt
 from relevo.http import dashboard
-from relevo.http.dashboard.formats import ACTIONS, EVENT_STATES, spaced
+from relevo.http.dashboard.formats import ACTIONS, spaced
 from relevo.operators import formats, health, reasons
 from relevo.operators.sources import CURSORS
 

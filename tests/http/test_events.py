@@ -174,7 +174,13 @@ def test_a_finished_event_is_not_cancelled(served: Served, conn: psycopg.Connect
     fan_out(served)
     end(conn, event_id, ok=1)
     answer = app.post(f"/v1/events/{event_id}/cancel").json()
-    assert answer == {"cancelled": False, "withdrawn": False, "event_id": event_id, "counts": {"ok": 1}}
+    assert answer == {
+        "cancelled": False,
+        "withdrawn": False,
+        "event_id": event_id,
+        "deliveries": {"ok": 1},
+        "counts": {"ok": 1},
+    }
     assert app.get(f"/v1/events/{event_id}").json()["event"]["state"] == "fanned"
 
 
@@ -349,7 +355,12 @@ def test_an_event_is_completed(served: Served, conn: psycopg.Connection[Any]) ->
     assert app.post(path, {"owner": None}).json()["errors"][0]["field"] == "owner"
     assert app.post(path, {"owner": "ana", "reason": "read"}).json()["completed"] is True
     assert conn.execute("select owner, reason from relevo.event_completions").fetchall() == [("ana", "read")]
-    assert served.client("operator").post(path).json() == {"completed": True, "event_id": made, "counts": {}}
+    assert served.client("operator").post(path).json() == {
+        "completed": True,
+        "event_id": made,
+        "deliveries": {},
+        "counts": {},
+    }
     assert app.post(path).json()["completed"] is False
     assert conn.execute("select state from relevo.notification_events").fetchone() == ("completed",)
     assert conn.execute("select action from relevo.audit_log order by id desc limit 1").fetchone() == (

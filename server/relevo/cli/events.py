@@ -40,6 +40,7 @@ from relevo.cli.common import (
 from relevo.client import values, verbs
 from relevo.config import Settings
 from relevo.core.errors import EventConflictError, RelevoError, UsageError
+from relevo.core.statuses import EVENT_STATES
 from relevo.database import migrate
 from relevo.database.pool import Database
 from relevo.operators import audit, events
@@ -401,7 +402,7 @@ def list_events(
     as_json: AsJson = False,
 ) -> None:
     """Show events, newest first."""
-    states = ("waiting", "held", "fanning", "fanned", *TOLD_APART, "cancelled", "completed")
+    states = tuple(dict.fromkeys((*EVENT_STATES, *TOLD_APART)))
     if state is not None and state not in states:
         raise UsageError(f"There is no state {state}.", hint=f"Known: {', '.join(states)}.")
     with open_lists() as lists:

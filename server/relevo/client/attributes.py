@@ -48,4 +48,4 @@ def get_attributes(
 
 def _asked(owner: str | None, installation_id: UUID | str | None, project: str | None) -> dict[str, Any]:
     installation = None if installation_id is None else str(installation_id)
-    return given_fields({"owner": owner, "installation": installation, "project": project})
+    return given_fields({"owner": owner, "installation_id": installation, "project": project})

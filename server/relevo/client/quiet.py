@@ -115,7 +115,7 @@ def _unless_left_out(asked: Mapping[str, Any]) -> dict[str, Any]:
 
 def _asked(owner: str | None, installation_id: UUID | str | None, project: str | None) -> dict[str, Any]:
     installation = None if installation_id is None else str(installation_id)
-    return given_fields({"owner": owner, "installation": installation, "project": project})
+    return given_fields({"owner": owner, "installation_id": installation, "project": project})
 
 
 def _hours(told: Any) -> QuietHours:

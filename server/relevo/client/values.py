@@ -12,6 +12,7 @@ from typing import Any, Final, Literal
 from uuid import UUID
 
 from relevo.client.progress import progress_of
+from relevo.core.statuses import EventState, Progress
 
 
 def _warn_of_tender_fields(given: object, instead: str, names: Sequence[str]) -> None:
@@ -169,12 +170,12 @@ class EventStatus:
     id: int
     type: str
     key: str
-    state: Literal["waiting", "held", "fanning", "fanned", "cancelled", "completed"]
+    state: EventState
     deliveries: Mapping[str, int]
     raw: Mapping[str, Any]
 
     @property
-    def progress(self) -> str:
+    def progress(self) -> Progress:
         """How far it is, in a word: its state, and once its deliveries are made: sending, sent or finished."""
         return progress_of(self.state, self.deliveries)
 

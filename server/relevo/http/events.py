@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool
 from starlette.responses import Response
 
 from relevo.client.values import EventStatus
-from relevo.core.statuses import SENT
+from relevo.core.statuses import SENT, DeliveryStatus, Progress
 from relevo.http import event_schema
 from relevo.http.database_threads import threads_of
 from relevo.http.fields import NO_TEXT, Body, Exact, Id, Reason, Text, Text100, Text200
@@ -46,6 +46,12 @@ FormerWaitMs = Annotated[int | None, Query(alias="waitMs", ge=0, le=MAX_WAIT_MS,
 """Its name before all names had one casing."""
 Until = Annotated[
     Literal["sent", "confirmed"], Query(description="Whether to wait until all is sent, or confirmed by receipts.")
+]
+
+
+Counts = Annotated[dict[DeliveryStatus, int], Field(description="How many deliveries there are of each state.")]
+FormerCounts = Annotated[
+    dict[DeliveryStatus, int], Field(description="Leaves in 0.6: the same as `deliveries`.", deprecated=True)
 ]
 
 
@@ -162,13 +168,17 @@ class PreviewOut(BaseModel):
 class EventOut(BaseModel):
     """How far an event is."""
 
-    status: Literal["DONE", "PENDING", "FAILED"]
+    status: Literal["DONE", "PENDING", "FAILED"] = Field(
+        description="Leaves in 0.6, for the answer's status says the same: 200, 202 and 422. Read `progress`.",
+        deprecated=True,
+    )
     event_id: int
-    progress: str = Field(
+    progress: Progress = Field(
         description="How far it is, in a word: its state, and once it is fanned out: sending, sent (receipts are "
         "awaited) or finished."
     )
-    counts: dict[str, int] = Field(description="How many deliveries there are of each status.")
+    deliveries: Counts
+    counts: FormerCounts
     event: dict[str, Any] = Field(description="As the SQL functions return it.")
     retry_after_ms: int | None = Field(None, description="With PENDING: when to ask again.")
     error: str | None = Field(None, description="With FAILED: EVENT_NOT_SENT.")
@@ -187,7 +197,8 @@ class CancelOut(BaseModel):
     cancelled: bool
     withdrawn: bool
     event_id: int
-    counts: dict[str, int]
+    deliveries: Counts
+    counts: FormerCounts
 
 
 class ChangedOut(BaseModel):
@@ -210,7 +221,8 @@ class CompleteOut(BaseModel):
 
     completed: bool
     event_id: int
-    counts: dict[str, int]
+    deliveries: Counts
+    counts: FormerCounts
 
 
 class FailedAttempt(BaseModel):
@@ -219,7 +231,7 @@ class FailedAttempt(BaseModel):
     at: str
     attempt: int = Field(description="Its number among those that count; a redrive begins anew.")
     found_by: Literal["dispatch", "receipt", "reaper", "redrive"]
-    status: str = Field(description="What the delivery became by it.")
+    status: DeliveryStatus = Field(description="What the delivery became by it.")
     error_code: str | None
     error_message: str | None
 
@@ -232,7 +244,7 @@ class DeliveryOut(BaseModel):
     provider: str
     project: str
     lane: str
-    status: str
+    status: DeliveryStatus
     attempt_count: int
     created_at: str
     last_attempt_at: str | None
@@ -366,7 +378,7 @@ async def cancel_event(request: Request, event_id: EventId, why: CancelIn | None
     """
     done = await call(request, events.cancel, event_id, (why or CancelIn()).reason)
     told = {"cancelled": done.cancelled, "withdrawn": done.withdrawn, "event_id": event_id}
-    return Json(told | {"counts": done.found.deliveries})
+    return Json(told | _counted(done.found.deliveries))
 
 
 @router.post("/v1/events/{event_id}/complete", responses={200: {"model": CompleteOut}, **_MISSING})
@@ -376,7 +388,7 @@ async def complete_event(request: Request, event_id: EventId, how: CompleteIn | 
     `completed` is false if it had ended before.
     """
     completed, found = await call(request, events.complete, event_id, **(dict(how) if how else {}))
-    return Json({"completed": completed, "event_id": event_id, "counts": found.deliveries})
+    return Json({"completed": completed, "event_id": event_id, **_counted(found.deliveries)})
 
 
 @router.get("/v1/events/{event_id}/deliveries", responses={200: {"model": DeliveryPage}, **_MISSING})
@@ -434,14 +446,20 @@ async def _waited(
         return Response(status_code=LEFT)
     if seen is not first:
         await admit_again(request)
-    event, counts = _event(request, seen.raw), seen.deliveries
-    told = {"event_id": event["id"], "progress": seen.progress, "counts": counts, "event": event, **more}
+    event = _event(request, seen.raw)
+    counted = _counted(seen.deliveries)
+    told = {"event_id": event["id"], "progress": seen.progress, **counted, "event": event, **more}
     if not events.is_over(seen, until):
         pending = {"status": "PENDING", "retry_after_ms": _RETRY_MS}
         return Json(pending | told, 202, {**headers, "Retry-After": str(math.ceil(_RETRY_MS / 1000))})
     if _has_failed(seen):
         return Json({"status": "FAILED", "error": "EVENT_NOT_SENT"} | told, 422, headers)
     return Json({"status": "DONE"} | told, 200, headers)
+
+
+def _counted(deliveries: Mapping[str, int]) -> dict[str, Mapping[str, int]]:
+    """Tell how many deliveries there are of each state, under today's name and the former one."""
+    return {"deliveries": deliveries, "counts": deliveries}
 
 
 def _has_failed(event: EventStatus) -> bool:

@@ -17,6 +17,7 @@ from relevo.client import opens
 from relevo.client.checks import DELIVERY
 from relevo.client.values import REMOVE, Installation, TenderPreference
 from relevo.core.known_services import EXPO, NATIVE, SERVICES, WITH_ENVIRONMENT, listed
+from relevo.core.statuses import DeliveryStatus
 from relevo.http import event_schema
 from relevo.http.fields import Amount, Body, Exact, Id, Instant, Reason, Text, Text35, Text64, Text100, Text200
 from relevo.http.guard import Guarded, call, caller_of
@@ -233,7 +234,7 @@ class HistoryEntry(BaseModel):
     id: int
     event_id: int
     event_type: str
-    status: str
+    status: DeliveryStatus
     title: str | None
     body: str | None
     licitacion_id: int | None = Field(None, description="Only where a source of tenders is on.")

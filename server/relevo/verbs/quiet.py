@@ -59,7 +59,7 @@ def _zone_of(connection: Connection, installation_id: UUID) -> dict[str, Any]:
 def get_phone_quiet(caller: Caller, installation_id: UUID) -> Mapping[str, Any]:
     """Return the quiet hours that hold for a phone, as JSON has them."""
     with caller.reading_phone(installation_id) as (connection, _):
-        return _get_quiet(connection, {"installation": str(installation_id)})
+        return _get_quiet(connection, {"installation_id": str(installation_id)})
 
 
 def get_project_quiet(caller: Caller, project: str | None) -> Mapping[str, Any]:

@@ -8,12 +8,13 @@ declare
   told jsonb;
   phone uuid;
 begin
-  perform relevo.check_owner_question(asked, array['installation'], false);
-  if num_nonnulls(asked ->> 'owner', asked ->> 'installation', asked ->> 'project') = 0 then
+  asked := relevo.current_names(asked);
+  perform relevo.check_owner_question(asked, array['installation_id'], false);
+  if num_nonnulls(asked ->> 'owner', asked ->> 'installation_id', asked ->> 'project') = 0 then
     perform relevo.refuse('owner, installation or project must be given');
   end if;
-  if asked ->> 'installation' is not null then
-    phone := relevo.known_phone(asked -> 'installation');
+  if asked ->> 'installation_id' is not null then
+    phone := relevo.known_phone(asked -> 'installation_id');
     select jsonb_build_object('windows', relevo.shown_windows(q.windows), 'zone', q.zone, 'hours_of', q.hours_of, 'zone_of', q.zone_of,
                               'quiet_until', relevo.end_of_quiet(q.windows, q.zone, now()))
       into told

@@ -1,4 +1,4 @@
--- Sets attributes of an owner or a phone: {"owner": "user-7", "project": …, "attributes": {"plan": "pro", "tags": ["a", "b"], "old": null}} or {"installation": "…", …}.
+-- Sets attributes of an owner or a phone: {"owner": "user-7", "project": …, "attributes": {"plan": "pro", "tags": ["a", "b"], "old": null}} or {"installation_id": "…", …}.
 -- An attribute that is left out stays as it is, and null removes it. An owner's hold for the phones in the project, and a phone's go before its owner's. Returns whether
 -- something changed.
 create or replace function relevo.set_attributes(asked jsonb) returns boolean
@@ -11,13 +11,14 @@ declare
   known jsonb;
   changed jsonb;
 begin
-  perform relevo.check_owner_question(asked, array['installation', 'attributes'], false);
+  asked := relevo.current_names(asked);
+  perform relevo.check_owner_question(asked, array['installation_id', 'attributes'], false);
   perform relevo.check_attributes(asked -> 'attributes', 'attributes');
-  if num_nonnulls(asked ->> 'owner', asked ->> 'installation') <> 1 then
+  if num_nonnulls(asked ->> 'owner', asked ->> 'installation_id') <> 1 then
     perform relevo.refuse('owner or installation must be given, and not both');
   end if;
-  if asked ->> 'installation' is not null then
-    phone := relevo.known_phone(asked -> 'installation');
+  if asked ->> 'installation_id' is not null then
+    phone := relevo.known_phone(asked -> 'installation_id');
     select i.attributes into known from relevo.device_installations i
      where i.installation_id = phone and i.project = coalesce(asked ->> 'project', i.project) for no key update;
     if not found then

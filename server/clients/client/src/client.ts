@@ -44,7 +44,7 @@ export class RelevoClient {
   }
 
   /** Tell how far an event is; with `wait_ms`, once it is sent or the wait is over. An event of which nothing was sent is an error of status 422. */
-  getEvent(event: number | { type: string; key: string }, query: { wait_ms?: number; until?: "sent" | "confirmed" } = {}): Promise<api.EventOut> {
+  getEvent(event: number | { type: string; key: string; project?: string }, query: { wait_ms?: number; until?: "sent" | "confirmed" } = {}): Promise<api.EventOut> {
     const asked = { wait_ms: 0, ...query };
     if (typeof event === "number") {
       const call = { path: { event_id: event }, query: asked, waitMs: asked.wait_ms };

@@ -177,6 +177,14 @@ test("marks made without network are sent when there is one", async () => {
   assert.equal((await later.counts()).unread, 0);
 });
 
+test("a phone says of itself what begins with device., and no more", async () => {
+  const { device, token } = made();
+  await device.register({ token }, fresh("ana"));
+  await device.setAttributes({ "device.theme": "dark", "device.old": null });
+  assert.deepEqual(await device.attributes(), { "device.theme": "dark" });
+  await assert.rejects(device.setAttributes({ plan: "pro" }), (error: RelevoError) => error.status === 403);
+});
+
 test("preferences are set, told and removed", async () => {
   const { device, token } = made();
   await device.register({ token }, fresh("ana"));

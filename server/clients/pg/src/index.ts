@@ -1,5 +1,5 @@
 /** Relevo's verbs in the app's own transaction: what is rolled back was never said. */
-import type { Attributes, AttributesIn, InstallationBody, KeyedEventIn, OwnedInstallation, PreferenceBody } from "@relevo/client";
+import type { Attributes, AttributesIn, DeliveryOut, EventOut, InstallationBody, KeyedEventIn, OwnedInstallation, PreferenceBody } from "@relevo/client";
 import { type Connection, queryOf } from "./connections.js";
 
 export type { Connection, Knex, PostgresJs, Prisma, Query, Querying, Row } from "./connections.js";
@@ -7,8 +7,8 @@ export type { Connection, Knex, PostgresJs, Prisma, Query, Querying, Row } from 
 /** An event; the same type and key again is the same event. Instants are texts of RFC 3339, or Dates. */
 export type RelevoEvent = Timed<KeyedEventIn>;
 type Timed<T> = T extends unknown ? Omit<T, "scheduled_at" | "deadline_at"> & { scheduled_at?: string | Date | null; deadline_at?: string | Date | null } : never;
-/** An event by its number, or by type and key. */
-export type EventRef = number | { type: string; key: string };
+/** An event by its number, or by type and key, and its project if it has one. */
+export type EventRef = number | { type: string; key: string; project?: string };
 export type Installation = Omit<InstallationBody, "renew_secret"> & { installation_id?: string };
 export type Preference = PreferenceBody;
 
@@ -21,18 +21,22 @@ export interface Enqueued {
   unknown_installations: string[];
 }
 
+export type EventState = "waiting" | "held" | "fanning" | "fanned" | "cancelled" | "completed";
+export type Progress = EventOut["progress"];
+export type DeliveryStatus = DeliveryOut["status"];
+
 /** How far an event is; the page of the SQL functions has all fields. */
 export interface EventStatus {
   id: number;
   type: string;
   key: string;
-  state: "waiting" | "held" | "fanning" | "fanned" | "cancelled" | "completed";
+  state: EventState;
   /** Its state, and once its deliveries are made: sending, sent (receipts are awaited) or finished. */
-  progress: string;
+  progress: Progress;
   title: string;
   body: string;
   /** How many deliveries there are of each status. */
-  deliveries: Record<string, number>;
+  deliveries: Partial<Record<DeliveryStatus, number>>;
   [field: string]: unknown;
 }
 
@@ -82,13 +86,13 @@ export function change(connection: Connection, event: RelevoEvent): Promise<bool
 
 /** End an event: nothing of it is sent any more. */
 export function cancel(connection: Connection, event: EventRef, reason = ""): Promise<boolean> {
-  return askOf(connection, event, "to_jsonb(relevo.cancel(e.id, $4::text))", reason);
+  return askOf(connection, event, "to_jsonb(relevo.cancel(e.id, $5::text))", reason);
 }
 
 /** Say that an event was handled elsewhere, by everybody or by one owner: what is left of it is not sent. */
 export function complete(connection: Connection, event: EventRef, { owner, reason = "" }: { owner?: string; reason?: string } = {}): Promise<boolean> {
-  if (owner === undefined) return askOf(connection, event, "to_jsonb(relevo.complete(e.id, $4::text))", reason);
-  return askOf(connection, event, "to_jsonb(relevo.complete_owner($5::text, e.id, $4::text))", reason, owner);
+  if (owner === undefined) return askOf(connection, event, "to_jsonb(relevo.complete(e.id, $5::text))", reason);
+  return askOf(connection, event, "to_jsonb(relevo.complete_owner($6::text, e.id, $5::text))", reason, owner);
 }
 
 /** Say that an owner has handled everything until now. */
@@ -149,12 +153,12 @@ export function forgetOwner(connection: Connection, owner: string): Promise<numb
 
 /** Set attributes of an owner or of an installation: one that is left out stays, and null removes it. Tell whether something changed. */
 export function setAttributes(connection: Connection, whose: Whose, attributes: AttributesIn): Promise<boolean> {
-  return ask(connection, "to_jsonb(relevo.set_attributes($1::text::jsonb))", [json({ ...named(whose), attributes })]);
+  return ask(connection, "to_jsonb(relevo.set_attributes($1::text::jsonb))", [json({ ...whose, attributes })]);
 }
 
 /** Tell the attributes of an owner, or those that hold for an installation: its own before its owner's. */
 export function getAttributes(connection: Connection, whose: Whose): Promise<Attributes> {
-  return ask(connection, "relevo.get_attributes($1::text::jsonb)", [json(named(whose))]);
+  return ask(connection, "relevo.get_attributes($1::text::jsonb)", [json(whose)]);
 }
 
 /** Set one preference of an installation; null removes it. */
@@ -195,15 +199,11 @@ async function ask<T>(connection: Connection, told: string, values: readonly (st
 
 /** Ask of one event; of one that there is not, null or false. */
 async function askOf<T>(connection: Connection, event: EventRef, told: string, ...more: string[]): Promise<T> {
-  const named = typeof event === "number" ? [String(event), null, null] : [null, event.type, event.key];
-  const from = " from (select coalesce($1::text::bigint, relevo.event_id($2::text, $3::text)) as id) e where e.id is not null";
+  const named = typeof event === "number" ? [String(event), null, null, null] : [null, event.type, event.key, event.project ?? null];
+  const byName = "case when $4::text is null then relevo.event_id($2::text, $3::text) else relevo.event_id_in_project($2::text, $3::text, $4::text) end";
+  const from = ` from (select coalesce($1::text::bigint, ${byName}) as id) e where e.id is not null`;
   const found = await ask<T | null>(connection, told, [...named, ...more], from);
   return (found ?? (told.startsWith("to_jsonb") ? false : null)) as T;
-}
-
-/** Whose attributes it is about, as the SQL functions name it. */
-function named({ installation_id, ...whose }: Whose): Record<string, string> {
-  return installation_id === undefined ? whose : { ...whose, installation: installation_id };
 }
 
 function json(value: unknown): string {

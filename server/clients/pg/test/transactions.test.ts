@@ -125,6 +125,14 @@ for (const [style, transaction] of Object.entries(styles)) {
       assert.equal(await relevo.completeInstallation(tx, phone, "read"), true);
       assert.equal(await relevo.setPreference(tx, phone, "news", { topics: ["news"] }), true);
       assert.equal(await relevo.setPreference(tx, phone, "news", null), true);
+      assert.equal(await relevo.setAttributes(tx, { owner }, { plan: "pro", tags: ["a", "b"] }), true);
+      assert.equal(await relevo.setAttributes(tx, { owner }, { tags: null }), true);
+      assert.equal(await relevo.setAttributes(tx, { installation_id: phone }, { city: "Talca" }), true);
+      assert.deepEqual(await relevo.getAttributes(tx, { installation_id: phone }), { plan: "pro", city: "Talca" });
+      const ofShop = await relevo.enqueue(tx, { ...shipped(`${owner}-shop`, owner), project: "shop" });
+      const named = { type: "order.shipped", key: `${owner}-shop`, project: "shop" };
+      assert.equal((await relevo.getEvent(tx, named))?.id, ofShop.event_id);
+      assert.equal(await relevo.getEvent(tx, { ...named, project: "bank" }), null);
       assert.deepEqual(await relevo.inboxCounts(tx, { owner }), { unread: 0, unseen: 0 });
       assert.deepEqual((await relevo.inbox(tx, { owner, status: "unread", limit: 10 })).items, []);
       assert.equal(await relevo.markInbox(tx, { owner }, b, "read"), false);

@@ -9,8 +9,7 @@ from starlette.responses import Response
 
 from relevo.app.push_services import sandbox_address
 from relevo.core.i18n import gettext as _
-from relevo.core.statuses import STATUSES
-from relevo.http.dashboard.formats import EVENT_STATES
+from relevo.core.statuses import EVENT_STATES, STATUSES
 from relevo.http.dashboard.page import Before, Id, Page, read, render
 from relevo.http.problems import Problem
 from relevo.operators import deliveries, events

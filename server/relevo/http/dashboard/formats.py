@@ -18,7 +18,6 @@ _INSTANT = re.compile(r"\b(\d{4}-\d\d-\d\d \d\d:\d\d(?::\d\d)?)Z")
 _MINUTE_S, _HOUR_S, _DAY_S = 60, 3_600, 86_400
 _SHORT_S = 10
 _SHORT_ID = 8
-EVENT_STATES = ("waiting", "held", "fanning", "fanned", "cancelled", "completed")
 KINDS = {
     **dict.fromkeys(("ok", "alive", "closed", "on", "confirmed", "verified", "answered"), "good"),
     **dict.fromkeys(("partial", "stopping", "silent", "late", "probing", "paused", "rests", "held"), "warn"),

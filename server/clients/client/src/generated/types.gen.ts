@@ -135,7 +135,19 @@ export type CancelOut = {
      */
     event_id: number;
     /**
+     * Deliveries
+     *
+     * How many deliveries there are of each state.
+     */
+    deliveries: {
+        [key: string]: number;
+    };
+    /**
      * Counts
+     *
+     * Leaves in 0.6: the same as `deliveries`.
+     *
+     * @deprecated
      */
     counts: {
         [key: string]: number;
@@ -489,7 +501,19 @@ export type CompleteOut = {
      */
     event_id: number;
     /**
+     * Deliveries
+     *
+     * How many deliveries there are of each state.
+     */
+    deliveries: {
+        [key: string]: number;
+    };
+    /**
      * Counts
+     *
+     * Leaves in 0.6: the same as `deliveries`.
+     *
+     * @deprecated
      */
     counts: {
         [key: string]: number;
@@ -537,7 +561,7 @@ export type DeliveryOut = {
     /**
      * Status
      */
-    status: string;
+    status: 'pending' | 'retryable' | 'sent' | 'ok' | 'unconfirmed' | 'invalid' | 'failed' | 'expired' | 'skipped' | 'cancelled' | 'unknown';
     /**
      * Attempt Count
      */
@@ -835,6 +859,10 @@ export type EventIn = ({
 export type EventOut = {
     /**
      * Status
+     *
+     * Leaves in 0.6, for the answer's status says the same: 200, 202 and 422. Read `progress`.
+     *
+     * @deprecated
      */
     status: 'DONE' | 'PENDING' | 'FAILED';
     /**
@@ -846,11 +874,21 @@ export type EventOut = {
      *
      * How far it is, in a word: its state, and once it is fanned out: sending, sent (receipts are awaited) or finished.
      */
-    progress: string;
+    progress: 'waiting' | 'held' | 'fanning' | 'sending' | 'sent' | 'finished' | 'cancelled' | 'completed';
+    /**
+     * Deliveries
+     *
+     * How many deliveries there are of each state.
+     */
+    deliveries: {
+        [key: string]: number;
+    };
     /**
      * Counts
      *
-     * How many deliveries there are of each status.
+     * Leaves in 0.6: the same as `deliveries`.
+     *
+     * @deprecated
      */
     counts: {
         [key: string]: number;
@@ -1410,7 +1448,7 @@ export type FailedAttempt = {
      *
      * What the delivery became by it.
      */
-    status: string;
+    status: 'pending' | 'retryable' | 'sent' | 'ok' | 'unconfirmed' | 'invalid' | 'failed' | 'expired' | 'skipped' | 'cancelled' | 'unknown';
     /**
      * Error Code
      */
@@ -1486,7 +1524,7 @@ export type HistoryEntry = {
     /**
      * Status
      */
-    status: string;
+    status: 'pending' | 'retryable' | 'sent' | 'ok' | 'unconfirmed' | 'invalid' | 'failed' | 'expired' | 'skipped' | 'cancelled' | 'unknown';
     /**
      * Title
      */
