@@ -58,7 +58,7 @@ def test_a_newcomer_is_led_to_the_dashboard_and_sees_receipts(start: Callable[[]
     page = person.get(login, timeout=30)
     assert page.url.endswith("/dashboard")
     assert "login link (operator)" in page.text
-    [sandbox] = re.findall(r"got: (\S+)", told)
+    [sandbox] = re.findall(r"sandbox: (\S+)", told)
     assert "demo-ana" in person.get(sandbox, timeout=30).text
     phones = f"{sandbox}/sandbox/phones?limit=1000"
     eventually(
