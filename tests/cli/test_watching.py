@@ -288,7 +288,7 @@ def test_examples_are_understood() -> None:
 
 def test_all_can_be_read_by_machines() -> None:
     """Every command that comes to an end can tell what it found or did as JSON."""
-    endless = {"run", "serve", "sandbox", "psql", "owner export"}
+    endless = {"run", "serve", "sandbox", "psql", "mcp", "owner export"}
     without = {name for name, found in commands() if "--json" not in [o for p in found.params for o in p.opts]}
     assert without == endless
 
