@@ -15,13 +15,12 @@ from babel.messages.extract import DEFAULT_KEYWORDS, extract_from_file
 from babel.messages.mofile import write_mo
 from babel.messages.pofile import read_po, write_po
 
-from relevo import sandbox
+from relevo import cycles, sandbox
 from relevo.core import push_fields
 from relevo.core.i18n import DOMAIN, LOCALE
 from relevo.core.known_services import CODES
 from relevo.core.model import Lane, ReplyKind, Trigger
 from relevo.core.statuses import EVENT_STATES, STATUSES
-from relevo.cycles import cleanup, digest, dispatch, export, fanout, ingest, reaper, receipt
 from relevo.http import dashboard
 from relevo.http.dashboard.formats import ACTIONS, spaced
 from relevo.operators import formats, health, reasons
@@ -30,7 +29,7 @@ from relevo.operators.sources import CURSORS
 PLACES = [Path(str(each.__file__)).parent for each in (dashboard, sandbox)]
 BELOW = [
     *sorted(Path(health.__file__).parent.glob("*.py")),
-    *(Path(str(each.__file__)) for each in (reasons, formats, push_fields)),
+    *(Path(str(each.__file__)) for each in (reasons, formats, push_fields, *cycles.modules())),
 ]
 PO = LOCALE / "es" / "LC_MESSAGES" / f"{DOMAIN}.po"
 MO = PO.with_suffix(".mo")
@@ -54,12 +53,8 @@ WORDS = frozenset(
     }
 )
 """Every word that stands for a state somewhere."""
-COUNTERS = frozenset(
-    {"left_alone"}.union(
-        *(cycle.COUNTS for cycle in (cleanup, digest, dispatch, export, fanout, ingest, reaper, receipt))
-    )
-)
-"""The counters of runs."""
+COUNTERS = frozenset({"left_alone"}.union(*(each.counts for each in cycles.facts().values())))
+"""What runs count."""
 DETAILS = frozenset(
     {
         *("answer", "cycle", "source", "reason", "event_id", "event_type", "project", "title", "phones", "id", "name"),

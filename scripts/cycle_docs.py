@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any, cast
 
-from relevo import config
-from relevo.cycles import cleanup, digest, dispatch, export, fanout, ingest, reaper, receipt
+from relevo import config, cycles
+from relevo.runtime.cycle_facts import CycleFacts
 from relevo.runtime.runs import Cycle
 from relevo.runtime.timing import Cron
 
@@ -22,32 +22,19 @@ for later. `relevo status` names them.
 """
 
 
-def cycles() -> list[Cycle]:
-    """Return the cycles as a worker with the default settings has them."""
-    settings = config.load({}, None)
-    services = cast("Any", SimpleNamespace(settings=settings))
-    source = SimpleNamespace(name="", interval_ms=settings.worker_interval_minutes * 60_000)
-    return [
-        reaper.cycle(settings),
-        ingest.cycle(settings, cast("Any", source), cast("Any", None)),
-        fanout.cycle(settings),
-        digest.cycle(settings),
-        dispatch.cycle(services),
-        receipt.cycle(services),
-        cleanup.cycle(settings),
-        export.cycle(settings, cast("Any", object())),
-    ]
-
-
 def timetable() -> list[tuple[str, ...]]:
-    """Return a row for each cycle: its name, when it runs, who may run it at once, what it does."""
-    return [(f"`{cycle.name}`", _when(cycle), _who(cycle), cycle.does) for cycle in cycles()]
+    """Return of each cycle its name, when it runs by default, who may run it at once, and what it does."""
+    settings, facts = config.load({}, None), cycles.facts()
+    source = SimpleNamespace(name="", interval_ms=settings.worker_interval_minutes * 60_000)
+    given = SimpleNamespace(settings=settings, services=None, sources=[(source, None)], store=None)
+    made = {cycle.name: cycle for cycle in cycles.assemble(cast("Any", given))}
+    return [(f"`{name}`", _when(made[name]), _who(said), said.does) for name, said in facts.items()]
 
 
 def counts() -> Iterator[tuple[str, list[tuple[str, str]]]]:
     """Yield each cycle's name with what its runs count."""
-    for cycle in cycles():
-        yield cycle.name, [(f"`{name}`", meaning) for name, meaning in cycle.counts.items()]
+    for name, said in cycles.facts().items():
+        yield name, [(f"`{counted}`", meaning) for counted, meaning in said.counts.items()]
 
 
 def _when(cycle: Cycle) -> str:
@@ -58,7 +45,7 @@ def _when(cycle: Cycle) -> str:
     return f"when called, and {every}" if cycle.wakeable else every
 
 
-def _who(cycle: Cycle) -> str:
-    if cycle.name == "ingest":
+def _who(said: CycleFacts) -> str:
+    if said.by_source:
         return "one in the fleet for each source"
-    return "one in the fleet" if cycle.singleton else "every replica"
+    return "one in the fleet" if said.singleton else "every replica"

@@ -18,7 +18,7 @@ from benching import say
 from relevo.app import App
 from relevo.client.values import TenderMatching
 from relevo.core.model import Lane, PushRequest, SentRequest, Settlement, Shard
-from relevo.cycles import dispatch
+from relevo.cycles import Assembled, dispatch
 from relevo.database.arrays import array, array_of_few, text_array
 from relevo.database.pool import Database
 from relevo.delivery.claiming.claim import Claim, Verdicts
@@ -130,7 +130,7 @@ def ceiling(env: Environment) -> Cost:
     """Send an event for everyone without a guard, and end what that leaves undone."""
     with env.worker() as built:
         env.queue(built)
-        cycle = dispatch.cycle(replace(built.services, claims=Unguarded(built, built.database)))
+        [cycle] = dispatch.cycles(Assembled(replace(built.services, claims=Unguarded(built, built.database))))
         cost = env.drain(built, cycle)
     env.conn.execute(SQL["finish_unguarded"])
     return cost

@@ -30,16 +30,7 @@ def test_nothing_set_gives_the_defaults() -> None:
     assert settings.push_request_timeout_ms == 10_000
     assert settings.worker_shutdown_timeout_ms == 30_000
     assert settings.reaper_interval_ms == 10_000
-    assert settings.worker_tick_runners == (
-        "reaper",
-        "ingest",
-        "fanout",
-        "digest",
-        "dispatch",
-        "receipt",
-        "cleanup",
-        "archive-export",
-    )
+    assert settings.worker_tick_runners is None
     assert settings.outbox_worker_enabled is True
     assert settings.worker_cycles is None
     assert settings.warnings == ()

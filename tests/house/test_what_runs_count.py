@@ -8,12 +8,12 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+from relevo import cycles
 from relevo.core.statuses import STATUSES
-from relevo.cycles import cleanup, digest, dispatch, export, fanout, ingest, reaper, receipt
 
 PACKAGE = Path(__file__).resolve().parents[2] / "server" / "relevo"
-CYCLES = (cleanup, digest, dispatch, export, fanout, ingest, reaper, receipt)
-DESCRIBED = {name for cycle in CYCLES for name in cycle.COUNTS} | {"left_alone"}  # the runner's own, of every cycle
+CYCLES = cycles.facts().values()
+DESCRIBED = {name for cycle in CYCLES for name in cycle.counts} | {"left_alone"}  # the runner's own, of every cycle
 TABLES = re.compile(r"_(?:NEWS_)?COUNTED|_PRUNED|_HELD_AS|_MOVED|_RETIRED")
 """Dictionaries of modules whose values are names that runs count."""
 
@@ -55,12 +55,12 @@ def counted(tree: ast.AST) -> Iterator[str]:
 
 
 def test_each_count_is_described() -> None:
-    """Each name that a cycle, or what it calls, counts by stands in COUNTS of a cycle, and COUNTS has no name that nothing counts by."""
+    """Each name that a cycle, or what it calls, counts by stands in `counts` of a cycle, and these have no name that nothing counts by."""
     files = [path for room in ("cycles", "delivery", "archive") for path in sorted((PACKAGE / room).rglob("*.py"))]
     trees = [ast.parse(path.read_text(encoding="utf-8")) for path in files]
     assert {name for tree in trees for name in counted(tree)} - DESCRIBED == set()
     written = Counter(name for tree in trees for name in names(tree))
-    described = Counter(name for cycle in CYCLES for name in cycle.COUNTS)
+    described = Counter(name for cycle in CYCLES for name in cycle.counts)
     by_status = {f"{kind}_{status}" for kind in ("notifications", "news") for status in STATUSES}
     assert {name for name, times in described.items() if written[name] <= times} - by_status == set()
 
@@ -70,6 +70,6 @@ def test_each_meaning_is_one_line() -> None:
     assert [
         name
         for cycle in CYCLES
-        for name, meaning in cycle.COUNTS.items()
+        for name, meaning in cycle.counts.items()
         if not 5 < len(meaning) < 100 or "." in meaning
     ] == []

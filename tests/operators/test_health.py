@@ -76,7 +76,7 @@ def problems(**seen: Any) -> list[str]:
     reaper = [] if "no_reaper" in seen else [cycle("reaper")]
     seen.pop("no_reaper", None)
     cycles = [*reaper, *seen.pop("cycles", [])]
-    return find_problems(Observed(**{"now": NOW, "cycles": cycles} | nothing | seen), SETTINGS)
+    return find_problems(Observed(**{"now": NOW, "cycles": cycles} | nothing | seen), SETTINGS, cycles.facts)
 
 
 WELL: list[dict[str, Any]] = [

@@ -7,12 +7,12 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
+from tests.support.own_cycles import own_cycle
 
 from relevo.app import App
 from relevo.client import values, verbs
 from relevo.core.errors import DatabaseUnavailableError
 from relevo.core.model import Step
-from relevo.cycles import fanout
 from relevo.operators import actions
 from relevo.runtime.idle_wait import IdleWait
 from relevo.runtime.runs import Cycle, Run
@@ -255,7 +255,7 @@ def test_a_stay_has_an_end_however_many_call() -> None:
 def test_a_pause_holds_for_a_run_that_stays(schedule: Schedule, settings, conn) -> None:
     """What is enqueued after fan-out was paused waits, though a run stays that is called for it."""
     phone = verbs.register(conn, values.Installation("ExponentPushToken[stays]"))
-    built, scheduler = schedule(fanout.cycle(settings), worker_stay_ms=60_000)
+    built, scheduler = schedule(own_cycle("fanout", settings), worker_stay_ms=60_000)
     eventually(lambda: (True,) in conn.execute(ASLEEP, ["fanout"]).fetchall(), "it sleeps")
     state = "select e.state from relevo.notification_events e where e.event_key = %s"
 
@@ -278,7 +278,7 @@ def test_a_run_that_stays_ends_what_is_cancelled_meanwhile(schedule: Schedule, s
     """An event that is cancelled while fan-out stays is swept by that run, not only by the next."""
     monkeypatch.setattr("relevo.runtime.idle_wait._LONGEST_S", PATIENCE_S)
     phone = verbs.register(conn, values.Installation("ExponentPushToken[stays]"))
-    _, scheduler = schedule(fanout.cycle(settings), worker_stay_ms=60_000)
+    _, scheduler = schedule(own_cycle("fanout", settings), worker_stay_ms=60_000)
     eventually(lambda: (True,) in conn.execute(ASLEEP, ["fanout"]).fetchall(), "it sleeps")
     event = verbs.enqueue(conn, values.Event("chat", "one", "Hello", audience=[phone]))
     scheduler.wake("fanout")
@@ -296,7 +296,7 @@ def test_nothing_is_due_for_a_dispatch_that_is_paused(build, settings, conn) -> 
     phone = verbs.register(conn, values.Installation("ExponentPushToken[stays]"))
     verbs.enqueue(conn, values.Event("chat", "one", "Hello", audience=[phone]))
     built = build()
-    built.runner.run(fanout.cycle(settings), "manual")
+    built.runner.run(own_cycle("fanout", settings), "manual")
     due = built.services.projects.lanes.read
     assert len(due()) == 1
     actions.pause(built.database, "dispatch", "to see that it holds")

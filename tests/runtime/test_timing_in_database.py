@@ -10,7 +10,7 @@ import pytest
 
 from relevo.app import App
 from relevo.app.service import one_shot, run_cycle
-from relevo.config import CYCLES, Settings
+from relevo.config import Settings
 from relevo.core.model import Step
 from relevo.cycles.export import OFF
 from relevo.operators import fleet
@@ -50,11 +50,6 @@ def test_each_cycle_is_described(build: Build, conn: psycopg.Connection[Any]) ->
         "cleanup": (None, "5 4 * * *", "UTC", None),
         "archive-export": (None, app.settings.archive_export_cron, "UTC", OFF),
     }
-
-
-def test_the_settings_know_every_cycle(build: Build) -> None:
-    """What WORKER_CYCLES and a tick may name are the cycles that there are."""
-    assert {cycle.name for cycle in build().cycles()} | {"ingest"} == set(CYCLES)
 
 
 def test_the_last_start_counts(build: Build, conn: psycopg.Connection[Any], tmp_path: Any) -> None:

@@ -12,6 +12,7 @@ from functools import partial
 from importlib import import_module
 from pathlib import Path
 
+from relevo import cycles
 from relevo.app import push_services
 from relevo.config import Settings
 from relevo.core import logs
@@ -20,7 +21,7 @@ from relevo.core.metrics import Metrics
 from relevo.core.ports import ArchiveStore, Composer, PushMiddleware, PushProvider, Renderer, Source
 from relevo.core.push_hosts import Hosts
 from relevo.core.sending_project import SendingProject
-from relevo.cycles import cleanup, digest, dispatch, export, fanout, ingest, reaper, receipt
+from relevo.cycles import ingest
 from relevo.database.instance import Guard
 from relevo.database.opening import database
 from relevo.database.pool import Database
@@ -153,19 +154,11 @@ def _registry(services: WorkerServices, parts: Parts) -> dict[str, Cycle]:
     """Return the cycles by name, ours first, in the order in which they are shown."""
     settings = services.settings
     reading = [*_sources(settings), *parts.sources]
-    cycles = [
-        reaper.cycle(settings),
-        *(ingest.cycle(settings, source, _renderer(source, parts.renderers)) for source in reading),
-        fanout.cycle(settings),
-        digest.cycle(settings),
-        dispatch.cycle(services),
-        receipt.cycle(services),
-        cleanup.cycle(settings),
-        export.cycle(settings, parts.store or archive_store(settings)),
-        *(each if isinstance(each, Cycle) else each(settings, services.claims) for each in parts.cycles),
-    ]
+    rendered = [(source, _renderer(source, parts.renderers)) for source in reading]
+    given = cycles.Assembled(services, rendered, parts.store or archive_store(settings))
+    added = [each if isinstance(each, Cycle) else each(settings, services.claims) for each in parts.cycles]
     registry: dict[str, Cycle] = {}
-    for cycle in cycles:
+    for cycle in [*cycles.assemble(given), *added]:
         if cycle.key in registry:
             raise ConfigError(
                 f"There are two cycles {cycle.key}.", hint="Give one of them, or its source, another name."

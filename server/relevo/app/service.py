@@ -27,6 +27,7 @@ from relevo.core.errors import (
     UsageError,
 )
 from relevo.core.model import NEWS, Budget, Report, Shard
+from relevo.cycles import names as own_cycles
 from relevo.database import instance, migrate
 from relevo.operators import audit
 from relevo.runtime.runs import Cycle
@@ -281,7 +282,7 @@ def _run_by_hand(app: App, name: str, budget: Budget | None) -> list[Report]:
 def tick(app: App, names: Sequence[str] | None = None, shard: Shard | None = None) -> list[Report]:
     """Run the chosen cycles once, in order, within their budgets; a cron cycle not named runs only for a free slot."""
     settings = app.settings
-    cycles = app.cycles(names or settings.worker_tick_runners)
+    cycles = app.cycles(names or settings.worker_tick_runners or own_cycles())
     deadline = time.monotonic() + settings.worker_tick_overall_max_ms / 1000
     reports = []
     with one_shot(app, "tick", cycles):

@@ -36,6 +36,7 @@ from relevo.operators.formats import in_words
 if TYPE_CHECKING:  # what runs cycles, or reaches a store, is loaded by those commands alone
     from relevo.app import App
     from relevo.core.ports import ArchiveStore
+    from relevo.runtime.cycle_facts import CycleFacts
     from relevo.runtime.workers import Role
 
 P = ParamSpec("P")
@@ -98,11 +99,17 @@ def user() -> str:
     return f"{name}@{socket.gethostname()}"
 
 
+def cycle_facts() -> Mapping[str, CycleFacts]:
+    """Return what is said of each of Relevo's own cycles, by its name."""
+    from relevo import cycles  # noqa: PLC0415 they need most of Relevo, and most commands name none
+
+    return cycles.facts()
+
+
 def load_settings(*, demo: bool = False, only_looks: bool = False) -> Settings:
     """Load the settings, set up the logs, pass on what looks like a slip."""
     environ = config.environment(**({"RELEVO_DEMO": "true"} if demo else {}))
-    known = () if environ.get("RELEVO_APP") else config.CYCLES
-    settings = config.load(environ, cycles=known)
+    settings = config.load(environ, cycles=dict if environ.get("RELEVO_APP") else cycle_facts)
     set_up = logs.configure_later if only_looks else logs.configure
     set_up(settings.log_level, settings.log_format)
     for warning in settings.warnings:

@@ -23,6 +23,7 @@ from relevo.cli.common import (
     Limit,
     coloured,
     counted,
+    cycle_facts,
     load_settings,
     open_database,
     open_lists,
@@ -64,7 +65,8 @@ def list_runs(
         raise UsageError(f"There is no outcome {outcome}.", hint=f"Known: {', '.join(outcomes)}.")
     with open_lists() as lists:
         rows = lists.read(runs.latest, cycle=cycle, outcome=outcome, limit=limit)
-        if cycle is not None and not rows and cycle not in (known := runs.known_cycles(lists.primary)):
+        known = () if rows or cycle is None else runs.known_cycles(lists.primary, cycle_facts())
+        if known and cycle not in known:
             raise UsageError(f"There is no cycle {cycle}.", hint=f"Known: {', '.join(known)}.")
     if out.width < _WIDE and rows and not as_json:
         _print_runs_narrow(rows)
@@ -125,7 +127,7 @@ def status(
         if watch:
             seen = _watch(database, settings, every, times, as_json=as_json)
         else:
-            seen = fleet.status(database, settings)
+            seen = fleet.status(database, settings, cycle_facts)
             _show(seen, as_json=as_json)
     raise typer.Exit(OK if seen is not None and not seen.problems else FAILED)
 
@@ -136,7 +138,7 @@ def _watch(database: Database, settings: Settings, every: float, times: int, *, 
     with _screen(as_json=as_json) as show, suppress(KeyboardInterrupt):
         for look in count(1):
             try:
-                seen = fleet.status(database, settings)
+                seen = fleet.status(database, settings, cycle_facts)
                 show(seen)
             except DatabaseUnavailableError as error:  # it is watched all the more while it is away
                 seen = None

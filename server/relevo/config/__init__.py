@@ -13,10 +13,8 @@ from relevo.config.push import RECEIPT_GIVE_UP_MS
 from relevo.config.setting import MINUTE, TIERS
 from relevo.config.settings import SettingRow, Settings, describe
 from relevo.config.sources import REJECT_ATTEMPTS
-from relevo.config.workers import CYCLES
 
 __all__ = [
-    "CYCLES",
     "MINUTE",
     "RECEIPT_GIVE_UP_MS",
     "REJECT_ATTEMPTS",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
@@ -65,11 +65,14 @@ _FIXED = {
 
 
 def load(
-    environ: Mapping[str, str] | None = None, env_file: Path | None = ENV_FILE, *, cycles: Sequence[str] = ()
+    environ: Mapping[str, str] | None = None,
+    env_file: Path | None = ENV_FILE,
+    *,
+    cycles: Callable[[], Collection[str]] = tuple,
 ) -> Settings:
     """Read, check and freeze the settings, or complain once about all that is wrong.
 
-    `cycles` are the only ones there are, where that is known: whoever brings cycles of its own leaves it out.
+    `cycles` names the only ones there are, where that is known: whoever brings cycles of its own leaves it out.
     """
     environ = os.environ if environ is None else environ
     in_file, problems = _read_env_file(env_file)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection
 from typing import NamedTuple
 
 from relevo.config.settings import Settings
@@ -46,8 +46,8 @@ LIMITS = (
 )
 
 
-def complaints(settings: Settings, cycles: Sequence[str]) -> Complaints:
-    """Return all that does not fit together; `cycles` are the only ones there are, if any is named."""
+def complaints(settings: Settings, cycles: Callable[[], Collection[str]]) -> Complaints:
+    """Return all that does not fit together; `cycles` names the only ones there are, if it names any."""
     return {
         **{(each.name, each.of): each.complaint(settings) for each in LIMITS if not each.holds(settings)},
         **_of_shards(settings),
@@ -105,10 +105,12 @@ def _of_places(settings: Settings) -> Complaints:
     return found
 
 
-def _of_cycles(settings: Settings, known: Sequence[str]) -> Complaints:
+def _of_cycles(settings: Settings, cycles: Callable[[], Collection[str]]) -> Complaints:
     found: Complaints = {}
-    for setting in ("worker_cycles", "worker_tick_runners"):
-        unknown = [name for name in getattr(settings, setting) or () if name.partition(":")[0] not in known]
+    chosen = {name: getattr(settings, name) or () for name in ("worker_cycles", "worker_tick_runners")}
+    known = cycles() if any(chosen.values()) else ()
+    for setting, names in chosen.items():
+        unknown = [name for name in names if name.partition(":")[0] not in known]
         if known and unknown:
             found[setting,] = f"must name cycles out of {', '.join(known)}, got {unknown[0][:_MAX_QUOTED]!r}"
     return found

@@ -7,8 +7,6 @@ from typing import Annotated
 from relevo.config.kinds import Cron, Name, Names, Timezone
 from relevo.config.setting import DAY, HOUR, MINUTE, SECOND, Theme, between, ceiling, everyday, expert, of_lease, tuning
 
-CYCLES = ("reaper", "ingest", "fanout", "digest", "dispatch", "receipt", "cleanup", "archive-export")
-
 
 class Workers(Theme):
     """Workers, ticks and schedules."""
@@ -69,7 +67,9 @@ class Workers(Theme):
     worker_tick_loop_max_jitter_ms: Annotated[int, between(0, 10 * MINUTE)] = expert(
         "The most that Relevo adds at random to the pause after a run that failed.", 2 * SECOND
     )
-    worker_tick_runners: Names = tuning("The cycles of `relevo tick`, in this order (comma-separated).", CYCLES)
+    worker_tick_runners: Names | None = tuning(
+        "The cycles of `relevo tick`, in this order (comma-separated). Default: all of Relevo's own."
+    )
     worker_tick_overall_max_ms: Annotated[int, between(1, DAY)] = tuning("The longest tick.", 480_000)
     worker_tick_runner_max_ms: Annotated[int, between(1, DAY)] = tuning(
         "The longest run of a cycle in a tick.", ceiling(MINUTE, "worker_tick_overall_max_ms")

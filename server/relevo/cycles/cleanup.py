@@ -9,45 +9,50 @@ from typing import Any, TypeVar
 from psycopg import errors as pg
 
 from relevo.archive.retire import retire
-from relevo.config import Settings
 from relevo.core import queries
 from relevo.core.logs import normalise_error
 from relevo.core.model import Step
+from relevo.cycles import Assembled
+from relevo.runtime.cycle_facts import CycleFacts
 from relevo.runtime.runs import Cycle, Run
 from relevo.runtime.timing import Cron
 from relevo.runtime.troubles import Thing
 
 T = TypeVar("T")
 
-DOES = "makes partitions ahead, retires old months, deletes what is old"
-COUNTS = {
-    "partitions_made": "partitions made ahead",
-    "deliveries_ended": "deliveries of an old month that were still open, and ended",
-    "months_retired": "months moved out of the hot tables",
-    "archived_licitaciones": "tenders moved out of the hot tables",
-    "archived_events": "events moved out of the hot tables",
-    "archived_deliveries": "deliveries in retired months",
-    "archived_requests": "requests in retired months",
-    "runs_pruned": "runs deleted",
-    "workers_pruned": "workers deleted",
-    "late_tickets_pruned": "late tickets deleted",
-    "attempts_pruned": "records of failed attempts deleted",
-    "cap_uses_pruned": "uses of caps deleted",
-    "incidents_pruned": "incidents deleted",
-    "minutes_pruned": "counts by the minute deleted",
-    "rejects_pruned": "rejected items deleted",
-    "projects_pruned": "unused projects deleted",
-    "audit_pruned": "entries of the audit log deleted",
-    "dead_phones_pruned": "installations deleted that have been dead for long",
-    "token_moves_pruned": "records of moved tokens deleted",
-    "signatures_pruned": "used signatures deleted",
-    "inbox_items_pruned": "kept inbox items deleted",
-    "inbox_marks_pruned": "marks of inbox items deleted",
-    "digest_contents_pruned": "contents of digests deleted",
-    "digests_pruned": "digests deleted",
-    "batches_pruned": "batches deleted",
-}
-"""What its runs count, in words."""
+FACTS = CycleFacts(
+    "cleanup",
+    does="makes partitions ahead, retires old months, deletes what is old",
+    counts={
+        "partitions_made": "partitions made ahead",
+        "deliveries_ended": "deliveries of an old month that were still open, and ended",
+        "months_retired": "months moved out of the hot tables",
+        "archived_licitaciones": "tenders moved out of the hot tables",
+        "archived_events": "events moved out of the hot tables",
+        "archived_deliveries": "deliveries in retired months",
+        "archived_requests": "requests in retired months",
+        "runs_pruned": "runs deleted",
+        "workers_pruned": "workers deleted",
+        "late_tickets_pruned": "late tickets deleted",
+        "attempts_pruned": "records of failed attempts deleted",
+        "cap_uses_pruned": "uses of caps deleted",
+        "incidents_pruned": "incidents deleted",
+        "minutes_pruned": "counts by the minute deleted",
+        "rejects_pruned": "rejected items deleted",
+        "projects_pruned": "unused projects deleted",
+        "audit_pruned": "entries of the audit log deleted",
+        "dead_phones_pruned": "installations deleted that have been dead for long",
+        "token_moves_pruned": "records of moved tokens deleted",
+        "signatures_pruned": "used signatures deleted",
+        "inbox_items_pruned": "kept inbox items deleted",
+        "inbox_marks_pruned": "marks of inbox items deleted",
+        "digest_contents_pruned": "contents of digests deleted",
+        "digests_pruned": "digests deleted",
+        "batches_pruned": "batches deleted",
+    },
+    after="receipt",
+    singleton=True,
+)
 _SQL = queries.load("cleanup", "troubles", "runaway")
 _BATCH = 1_000
 _AHEAD = "the partitions ahead"
@@ -81,11 +86,9 @@ _UNCOUNTED = (
 _A_NIGHT_S = 25 * 3_600.0  # so long it is told, for the next night tries again
 
 
-def cycle(settings: Settings) -> Cycle:
+def cycles(given: Assembled) -> list[Cycle]:
     """Return cleanup for the schedule: once a night in the whole fleet."""
-    return Cycle(
-        "cleanup", Cron(settings.cleanup_cron, settings.worker_timezone), step, singleton=True, does=DOES, counts=COUNTS
-    )
+    return [Cycle.of(FACTS, Cron(given.settings.cleanup_cron, given.settings.worker_timezone), step)]
 
 
 def step(run: Run) -> Step:

@@ -4,31 +4,35 @@ from __future__ import annotations
 
 import psycopg
 
-from relevo.config import MINUTE, Settings
+from relevo.config import MINUTE
 from relevo.core import queries
 from relevo.core.logs import normalise_error
 from relevo.core.model import Step
+from relevo.cycles import Assembled
 from relevo.database.arrays import array
 from relevo.database.pool import Connection
+from relevo.runtime.cycle_facts import CycleFacts
 from relevo.runtime.runs import Cycle, Run
 from relevo.runtime.timing import Every
 
-DOES = "closes digests whose time has come, in slices, and makes their deliveries"
-COUNTS = {
-    "digests_closed": "digests whose last phone was served",
-    "deliveries_created": "deliveries made",
-    "events_digested": "events in these digests",
-}
-"""What its runs count, in words."""
+FACTS = CycleFacts(
+    "digest",
+    does="closes digests whose time has come, in slices, and makes their deliveries",
+    counts={
+        "digests_closed": "digests whose last phone was served",
+        "deliveries_created": "deliveries made",
+        "events_digested": "events in these digests",
+    },
+    after="fanout",
+    feeds="dispatch",
+)
 _SQL = queries.load("digest")
 _MOST_PHONES = 1_000  # for each hundreds of events may be gathered
 
 
-def cycle(settings: Settings) -> Cycle:
+def cycles(given: Assembled) -> list[Cycle]:
     """Return the closing of digests for the schedule: on every replica, each at another slot."""
-    return Cycle(
-        "digest", Every(settings.digest_interval_minutes * MINUTE), step, feeds="dispatch", does=DOES, counts=COUNTS
-    )
+    return [Cycle.of(FACTS, Every(given.settings.digest_interval_minutes * MINUTE), step)]
 
 
 def step(run: Run) -> Step:

@@ -17,7 +17,6 @@ from relevo.archive import copying, iceberg, manifest, marker
 from relevo.archive.copying import Relation, Span
 from relevo.archive.manifest import Manifest, Month
 from relevo.archive.throttle import Throttle
-from relevo.config import Settings
 from relevo.core import queries
 from relevo.core.errors import ArchiveError, ArchiveMissingError, ArchiveMonthError
 from relevo.core.i18n import N_
@@ -25,21 +24,27 @@ from relevo.core.logs import normalise_error
 from relevo.core.model import Step
 from relevo.core.ports import ArchiveStore
 from relevo.core.version import __version__
+from relevo.cycles import Assembled
+from relevo.runtime.cycle_facts import CycleFacts
 from relevo.runtime.runs import Cycle, Run
 from relevo.runtime.timing import Cron
 
-DOES = "writes retired months to the store as Parquet, reads them back, compares them, and drops them"
-COUNTS = {
-    "rows_exported": "rows written",
-    "parts_uploaded": "files written",
-    "months_exported": "months written completely",
-    "rows_verified": "rows read back and compared",
-    "months_verified": "months whose files equal the tables",
-    "months_dropped": "months dropped from PostgreSQL",
-    "mismatches": "months whose files differ from the tables",
-    "months_registered": "months registered in the Iceberg catalog",
-}
-"""What its runs count, in words."""
+FACTS = CycleFacts(
+    "archive-export",
+    does="writes retired months to the store as Parquet, reads them back, compares them, and drops them",
+    counts={
+        "rows_exported": "rows written",
+        "parts_uploaded": "files written",
+        "months_exported": "months written completely",
+        "rows_verified": "rows read back and compared",
+        "months_verified": "months whose files equal the tables",
+        "months_dropped": "months dropped from PostgreSQL",
+        "mismatches": "months whose files differ from the tables",
+        "months_registered": "months registered in the Iceberg catalog",
+    },
+    after="cleanup",
+    singleton=True,
+)
 _SQL = queries.load("export")
 _log = structlog.get_logger("relevo.export")
 _SCHEMA = "relevo_archive"
@@ -88,8 +93,9 @@ class Mismatch(ArchiveError):  # noqa: N818 a state of affairs
         super().__init__(f"{key} {why}.", hint="Nothing is dropped; it is exported again.")
 
 
-def cycle(settings: Settings, store: ArchiveStore | None) -> Cycle:
+def cycles(given: Assembled) -> list[Cycle]:
     """Return archive-export for the schedule: once a night in the whole fleet; without a store it is off."""
+    settings, store = given.settings, given.store
     timing = Cron(settings.archive_export_cron, settings.worker_timezone)
     throttle = Throttle(settings.archive_busy_share_percent)
     stall_ms = max(3 * settings.outbox_lease_duration_ms, _PUT_TIMEOUTS * settings.archive_timeout_ms)
@@ -103,16 +109,7 @@ def cycle(settings: Settings, store: ArchiveStore | None) -> Cycle:
             throttle.rest(run, time.monotonic() - began)
         return taken
 
-    return Cycle(
-        "archive-export",
-        timing,
-        step,
-        singleton=True,
-        off="" if store else OFF,
-        stall_ms=stall_ms,
-        does=DOES,
-        counts=COUNTS,
-    )
+    return [Cycle.of(FACTS, timing, step, off="" if store else OFF, stall_ms=stall_ms)]
 
 
 @dataclass(frozen=True)

@@ -14,38 +14,49 @@ from uuid import UUID
 import psycopg
 from psycopg import errors as pg
 
-from relevo.config import MINUTE, Settings
+from relevo.config import MINUTE
 from relevo.core import queries
+from relevo.core.i18n import N_
 from relevo.core.logs import normalise_error
 from relevo.core.model import Lane, Step
-from relevo.cycles import runaway
+from relevo.cycles import Assembled, runaway
 from relevo.cycles.look_bounds import LookBound
 from relevo.cycles.wording import list_due, word_due
 from relevo.database.arrays import array
 from relevo.database.pool import Connection
 from relevo.delivery.known_wordings import Wordings
+from relevo.operators.formats import in_numbers
+from relevo.runtime.cycle_facts import CycleFacts
 from relevo.runtime.runs import Cycle, Run
 from relevo.runtime.timing import Every
 
-DOES = "makes deliveries of events, in slices; gives events their texts, closes batches, ends what was cancelled"
-COUNTS = {
-    "targets_selected": "phones that an event is for",
-    "deliveries_created": "deliveries made",
-    "events_fanned_out": "events whose fan-out finished",
-    "events_expired": "events whose deadline passed before their fan-out",
-    "events_held": "events held by the runaway brake",
-    "events_worded": "events whose texts were rendered",
-    "events_unrendered": "events that ended because their texts cannot be rendered",
-    "batches_closed": "batches whose time was over",
-    "events_batched": "events in these batches",
-    "deliveries_batched": "phones left to a batch",
-    "deliveries_gathered": "phones left to a digest",
-    "deliveries_capped": "phones left out because of a cap",
-    "deliveries_left_to_digests": "phones over a cap that were left to a digest",
-    "deliveries_cancelled": "deliveries of cancelled or completed events that were ended",
-    "events_ended": "cancelled or completed events without open deliveries",
-}
-"""What its runs count, in words."""
+FACTS = CycleFacts(
+    "fanout",
+    does="makes deliveries of events, in slices; gives events their texts, closes batches, ends what was cancelled",
+    counts={
+        "targets_selected": "phones that an event is for",
+        "deliveries_created": "deliveries made",
+        "events_fanned_out": "events whose fan-out finished",
+        "events_expired": "events whose deadline passed before their fan-out",
+        "events_held": "events held by the runaway brake",
+        "events_worded": "events whose texts were rendered",
+        "events_unrendered": "events that ended because their texts cannot be rendered",
+        "batches_closed": "batches whose time was over",
+        "events_batched": "events in these batches",
+        "deliveries_batched": "phones left to a batch",
+        "deliveries_gathered": "phones left to a digest",
+        "deliveries_capped": "phones left out because of a cap",
+        "deliveries_left_to_digests": "phones over a cap that were left to a digest",
+        "deliveries_cancelled": "deliveries of cancelled or completed events that were ended",
+        "events_ended": "cancelled or completed events without open deliveries",
+    },
+    after="ingest",
+    wakeable=True,
+    feeds="dispatch",
+    waiting=lambda backlog: in_numbers(backlog.events, "event waits", "events wait") if backlog.events else "",
+    paused=N_("%(who)s paused fan-out."),
+    resumed=N_("%(who)s resumed fan-out after %(time)s."),
+)
 _SQL = queries.load("fanout")
 _FEW = runaway.WATCHED_PHONES  # so that the brake counts all of them, and one chunk holds them
 _TOGETHER = 500  # a tenth of a second: an urgent event that comes meanwhile waits no longer
@@ -153,12 +164,10 @@ class _Memory:
     ended: LookBound = field(default_factory=lambda: LookBound(_SQL["find_first_ended"], ("ended_since",)))
 
 
-def cycle(settings: Settings) -> Cycle:
+def cycles(given: Assembled) -> list[Cycle]:
     """Return fan-out for the schedule: on every replica, each at another event."""
-    timing, memory = Every(settings.dispatch_interval_minutes * MINUTE), _Memory()
-    return Cycle(
-        "fanout", timing, lambda run: _step(run, memory), wakeable=True, feeds="dispatch", does=DOES, counts=COUNTS
-    )
+    timing, memory = Every(given.settings.dispatch_interval_minutes * MINUTE), _Memory()
+    return [Cycle.of(FACTS, timing, lambda run: _step(run, memory))]
 
 
 def _step(run: Run, memory: _Memory) -> Step:

@@ -19,26 +19,36 @@ from psycopg.types.json import Jsonb
 
 from relevo.config import REJECT_ATTEMPTS, Settings
 from relevo.core import queries
+from relevo.core.i18n import N_
 from relevo.core.items import Fetched, Item, News, Reject
 from relevo.core.logs import normalise_error, scrub
 from relevo.core.model import Step
 from relevo.core.ports import NoRequestsLeft, OutOfTime, Renderer, Source
+from relevo.cycles import Assembled
 from relevo.database.pool import Connection
+from relevo.runtime.cycle_facts import CycleFacts
 from relevo.runtime.runs import Cycle, Run
 from relevo.runtime.timing import Every
 from relevo.sources.merging import merge
 
-DOES = "reads a source and writes its items, their events and the place where it stopped in one transaction"
-COUNTS = {
-    "licitaciones_found": "items that the source returned",
-    "licitaciones_new": "items that were not known",
-    "licitaciones_changed": "known items that changed",
-    "events_created": "events made of these items",
-    "events_cancelled": "events cancelled, because their item is closed or withdrawn",
-    "rejected": "items that Relevo could not use",
-    "mended": "items that Relevo could not use before and can use now",
-}
-"""What its runs count, in words."""
+FACTS = CycleFacts(
+    "ingest",
+    does="reads a source and writes its items, their events and the place where it stopped in one transaction",
+    counts={
+        "licitaciones_found": "items that the source returned",
+        "licitaciones_new": "items that were not known",
+        "licitaciones_changed": "known items that changed",
+        "events_created": "events made of these items",
+        "events_cancelled": "events cancelled, because their item is closed or withdrawn",
+        "rejected": "items that Relevo could not use",
+        "mended": "items that Relevo could not use before and can use now",
+    },
+    after="reaper",
+    singleton=True,
+    by_source=True,
+    paused=N_("%(who)s paused the reading of sources."),
+    resumed=N_("%(who)s resumed the reading of sources after %(time)s."),
+)
 _SQL = queries.load("ingest")
 _log = structlog.get_logger("relevo.ingest")
 
@@ -59,6 +69,11 @@ def event_type_of(source: Source) -> str:
     return str(getattr(source, "event_type", EVENT_TYPE))
 
 
+def cycles(given: Assembled) -> list[Cycle]:
+    """Return the ingest of each source that is read."""
+    return [cycle(given.settings, source, render) for source, render in given.sources]
+
+
 def cycle(settings: Settings, source: Source, render: Renderer) -> Cycle:
     """Return the ingest of one source for the schedule: one in the fleet, once per slot."""
     timing = Every(source.interval_ms)
@@ -67,9 +82,7 @@ def cycle(settings: Settings, source: Source, render: Renderer) -> Cycle:
     def step(run: Run) -> Step:
         return Ingest(run, source, render).step()
 
-    return Cycle(
-        "ingest", timing, step, singleton=True, source=source.name, stall_ms=stall_ms, does=DOES, counts=COUNTS
-    )
+    return Cycle.of(FACTS, timing, step, source=source.name, stall_ms=stall_ms)
 
 
 @dataclass(frozen=True)

@@ -24,34 +24,40 @@ from relevo.core import queries
 from relevo.core.errors import RelevoError
 from relevo.core.logs import normalise_error
 from relevo.core.model import Step
-from relevo.cycles import news, runaway
+from relevo.core.phrases import Phrase
+from relevo.cycles import Assembled, news, runaway
 from relevo.cycles.look_bounds import LookBound
 from relevo.database.arrays import array, text_array
 from relevo.database.outages import is_unavailable
 from relevo.database.pool import Connection, Manner
 from relevo.delivery.claiming.claims import end_claim
 from relevo.runtime import clock_set_back
+from relevo.runtime.cycle_facts import CycleFacts
 from relevo.runtime.halving import PutOff, in_batches, put_behind
 from relevo.runtime.runs import Cycle, Run
 from relevo.runtime.timing import Every
 from relevo.runtime.troubles import Thing
 
-DOES = "takes back claims whose lease ended, ends the runs of workers that died, adds up counts, hands out news"
-COUNTS = {
-    "claims_reaped": "claims taken back because their lease ended",
-    "deliveries_recovered": "deliveries of these claims that return to the queue",
-    "deliveries_ambiguous": "deliveries whose request had begun: the push may have been sent",
-    "deliveries_dead": "deliveries that failed for good: no attempt is left, or their workers died repeatedly",
-    "deliveries_unknown": "deliveries that end as `unknown`, because they may be sent at most once",
-    "deliveries_closed_by_late_ticket": "deliveries that end as sent, because of a late ticket",
-    "stale_ms": "for how long the leases had been expired, in milliseconds, in total",
-    "workers_lost": "workers that died without reporting their end",
-    "runs_abandoned": "runs of these workers that were ended",
-    "events_held": "events held by the runaway brake",
-    "leftovers_deleted": "deliveries deleted because their event was",
-    "news_sent": "news sent on their way to webhooks",
-}
-"""What its runs count, in words."""
+FACTS = CycleFacts(
+    "reaper",
+    does="takes back claims whose lease ended, ends the runs of workers that died, adds up counts, hands out news",
+    counts={
+        "claims_reaped": "claims taken back because their lease ended",
+        "deliveries_recovered": "deliveries of these claims that return to the queue",
+        "deliveries_ambiguous": "deliveries whose request had begun: the push may have been sent",
+        "deliveries_dead": "deliveries that failed for good: no attempt is left, or their workers died repeatedly",
+        "deliveries_unknown": "deliveries that end as `unknown`, because they may be sent at most once",
+        "deliveries_closed_by_late_ticket": "deliveries that end as sent, because of a late ticket",
+        "stale_ms": "for how long the leases had been expired, in milliseconds, in total",
+        "workers_lost": "workers that died without reporting their end",
+        "runs_abandoned": "runs of these workers that were ended",
+        "events_held": "events held by the runaway brake",
+        "leftovers_deleted": "deliveries deleted because their event was",
+        "news_sent": "news sent on their way to webhooks",
+    },
+    bookkeeping=True,
+    waiting=lambda _backlog: Phrase("no replica returns the deliveries of lost workers to the queue"),
+)
 _SQL = queries.load("reaper")
 _WAKE = queries.load("wakeups")
 _log = structlog.get_logger("relevo.reaper")
@@ -129,17 +135,10 @@ class Memory:
     claims: LookBound = field(default_factory=lambda: LookBound(_SQL["find_first_claim"], ("since",)))
 
 
-def cycle(settings: Settings) -> Cycle:
+def cycles(given: Assembled) -> list[Cycle]:
     """Return the reaper for the schedule: on every replica, for a fleet without one is not healthy."""
     memory = Memory()
-    return Cycle(
-        "reaper",
-        Every(settings.reaper_interval_ms),
-        lambda run: step(run, memory),
-        bookkeeping=True,
-        does=DOES,
-        counts=COUNTS,
-    )
+    return [Cycle.of(FACTS, Every(given.settings.reaper_interval_ms), lambda run: step(run, memory))]
 
 
 def step(run: Run, memory: Memory) -> Step:

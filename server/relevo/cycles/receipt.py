@@ -15,8 +15,11 @@ import psycopg
 import structlog
 
 from relevo.core.errors import DatabaseUnavailableError, OwnershipLostError
+from relevo.core.i18n import N_
 from relevo.core.logs import normalise_error
 from relevo.core.model import Awaiting, ReceiptAnswer, ReceiptReply, Settlement, Step, Ticket
+from relevo.core.phrases import Phrase
+from relevo.cycles import Assembled
 from relevo.delivery.claiming.claim import Claim
 from relevo.delivery.projects.allowance import Allowance
 from relevo.delivery.projects.connection_leases import PoolUse
@@ -29,26 +32,33 @@ from relevo.delivery.sending.reply_checks import checked_receipts
 from relevo.delivery.settling.outcomes import alerts, reason
 from relevo.delivery.worker_services import WorkerServices
 from relevo.runtime import threads
+from relevo.runtime.cycle_facts import CycleFacts
 from relevo.runtime.halving import is_of_rows
 from relevo.runtime.runs import Cycle, Run
 from relevo.runtime.timing import Every
 from relevo.runtime.troubles import Thing, is_own
 
-DOES = "fetches Expo's receipts, at first 15 minutes after sending, then less and less often"
-COUNTS = {
-    "receipts_processed": "receipts that arrived",
-    "receipts_missing": "receipts that Expo does not have yet",
-    "notifications_confirmed": "pushes that Apple or Google accepted",
-    "notifications_invalidated": "pushes to a token that is gone",
-    "notifications_failed": "pushes that failed for good",
-    "notifications_retryable": "pushes that failed and are tried again",
-    "notifications_postponed": "pushes returned to the queue without spending an attempt",
-    "notifications_expired": "pushes whose deadline passed",
-    "notifications_unconfirmed": "pushes whose receipt never came",
-    "tokens_disabled": "tokens disabled",
-    "calls_given_up": "calls that hung and were given up",
-}
-"""What its runs count, in words."""
+FACTS = CycleFacts(
+    "receipt",
+    does="fetches Expo's receipts, at first 15 minutes after sending, then less and less often",
+    counts={
+        "receipts_processed": "receipts that arrived",
+        "receipts_missing": "receipts that Expo does not have yet",
+        "notifications_confirmed": "pushes that Apple or Google accepted",
+        "notifications_invalidated": "pushes to a token that is gone",
+        "notifications_failed": "pushes that failed for good",
+        "notifications_retryable": "pushes that failed and are tried again",
+        "notifications_postponed": "pushes returned to the queue without spending an attempt",
+        "notifications_expired": "pushes whose deadline passed",
+        "notifications_unconfirmed": "pushes whose receipt never came",
+        "tokens_disabled": "tokens disabled",
+        "calls_given_up": "calls that hung and were given up",
+    },
+    after="dispatch",
+    waiting=lambda backlog: Phrase("receipts are due") if backlog.receipts else "",
+    paused=N_("%(who)s paused asking for receipts."),
+    resumed=N_("%(who)s resumed asking for receipts after %(time)s."),
+)
 _log = structlog.get_logger("relevo.receipt")
 
 _PROJECTS_AT_ONCE = 8
@@ -69,10 +79,10 @@ _COUNTED = {
 }
 
 
-def cycle(services: WorkerServices) -> Cycle:
+def cycles(given: Assembled) -> list[Cycle]:
     """Return receipt for the schedule: on every replica."""
-    timing = Every(services.settings.receipt_interval_minutes * 60_000)
-    return Cycle("receipt", timing, lambda run: _Receipts(services, run).go(), does=DOES, counts=COUNTS)
+    timing = Every(given.settings.receipt_interval_minutes * 60_000)
+    return [Cycle.of(FACTS, timing, lambda run: _Receipts(given.services, run).go())]
 
 
 @dataclass

@@ -17,7 +17,7 @@ from relevo.database.instance import Standing
 from relevo.database.pool import Database
 from relevo.operators import archive, sources
 from relevo.operators.formats import MOST_COUNTED
-from relevo.operators.health import find_problems
+from relevo.operators.health import Facts, find_problems
 from relevo.operators.health.problem import Observed, Problem
 from relevo.operators.health.workers import next_round
 from relevo.operators.reading import MAX_LIMIT, Row, fetch, of_this_version
@@ -70,8 +70,8 @@ def _phrase(told: str) -> str:
     return told if "{" in told or "}" in told else Phrase(told)
 
 
-def status(database: Database, settings: Settings) -> Status:
-    """Return the fleet at a glance."""
+def status(database: Database, settings: Settings, facts: Facts = dict) -> Status:
+    """Return the fleet at a glance; `facts` says of cycles what waits while they are paused."""
     stands = standing(database, settings)
     seen = Observed(
         workers=workers(database),
@@ -90,7 +90,7 @@ def status(database: Database, settings: Settings) -> Status:
     )
     return Status(
         **vars(seen),
-        problems=tuple(find_problems(seen, settings)),
+        problems=tuple(find_problems(seen, settings, facts)),
         claims=fetch(database, _SQL["sum_claims"])[0],
         dead_letters=fetch(database, _SQL["count_dead_letters"], most=MOST_COUNTED)[0]["dead_letters"],
     )
@@ -186,9 +186,9 @@ class Overview:
     """The types of the newest events, with how far their deliveries are."""
 
 
-def overview(database: Database, settings: Settings) -> Overview:
+def overview(database: Database, settings: Settings, facts: Facts) -> Overview:
     """Return what the dashboard's first page shows."""
-    seen = status(database, settings)
+    seen = status(database, settings, facts)
     return Overview(
         seen,
         queue(database),
@@ -210,9 +210,9 @@ class System:
     next_rounds: dict[tuple[str, str], datetime | None]
 
 
-def system(database: Database, settings: Settings) -> System:
+def system(database: Database, settings: Settings, facts: Facts) -> System:
     """Return the fleet as the dashboard's page of the system shows it."""
-    seen = status(database, settings)
+    seen = status(database, settings, facts)
     durations: dict[tuple[str, str], list[Row]] = {}
     for each in reversed(fetch(database, _SQL["list_durations"], limit=_DURATIONS)):
         durations.setdefault((each["cycle"], each["source"]), []).append(each)

@@ -95,22 +95,6 @@ REPLIES = {
 }
 """The outcomes of a whole request."""
 
-PAUSED = {
-    "ingest": N_("%(who)s paused the reading of sources."),
-    "fanout": N_("%(who)s paused fan-out."),
-    "dispatch": N_("%(who)s paused sending."),
-    "receipt": N_("%(who)s paused asking for receipts."),
-}
-"""Sentences for the pause of a cycle."""
-
-RESUMED = {
-    "ingest": N_("%(who)s resumed the reading of sources after %(time)s."),
-    "fanout": N_("%(who)s resumed fan-out after %(time)s."),
-    "dispatch": N_("%(who)s resumed sending after %(time)s."),
-    "receipt": N_("%(who)s resumed asking for receipts after %(time)s."),
-}
-"""Sentences for the resumption of a cycle."""
-
 INCIDENTS = {
     "breaker_opened": N_("The breaker of project %(project)s opened: Relevo sent only probes."),
     "probe_failed": N_("A probe of project %(project)s failed: its breaker stayed open."),

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 
-from relevo.config import CYCLES
 from relevo.core import queries
 from relevo.database.pool import Database
 from relevo.operators.reading import LOOKED_AT, MAX_LIMIT, Page, Row, fetch, fetch_page
@@ -44,9 +43,9 @@ def run(database: Database, run_id: int) -> Row | None:
     return next(iter(fetch(database, _SQL["read_run"], run_id=run_id)), None)
 
 
-def known_cycles(database: Database) -> list[str]:
+def known_cycles(database: Database, ours: Iterable[str]) -> list[str]:
     """Return the names of all cycles: Relevo's own, and others that have run here."""
-    return sorted({*CYCLES, *(row["cycle"] for row in fetch(database, _SQL["list_cycles"]))})
+    return sorted({*ours, *(row["cycle"] for row in fetch(database, _SQL["list_cycles"]))})
 
 
 def paused(database: Database) -> dict[str, str]:

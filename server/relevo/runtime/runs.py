@@ -21,6 +21,7 @@ from relevo.core.metrics import Metrics
 from relevo.core.model import Budget, RunOutcome, Shard, Step, Trigger
 from relevo.database.outages import BUSY
 from relevo.database.pool import Connection, Database, Manner
+from relevo.runtime.cycle_facts import CycleFacts
 from relevo.runtime.idle_wait import IdleWait
 from relevo.runtime.singleton import Held
 from relevo.runtime.timing import Timing
@@ -51,10 +52,20 @@ class Cycle:
     """Whether it only keeps the tables in order, and so runs in a copied database, too."""
     stall_ms: int = 0
     """How long a run may get nowhere before it is given up; 0: three leases. See `Run.progress`."""
-    does: str = ""
-    """Its work, in a sentence for the guide."""
-    counts: Mapping[str, str] = field(default_factory=dict)
-    """The counts of its runs: each name in `worker_runs.counts`, with its meaning for the guide."""
+
+    @classmethod
+    def of(cls, facts: CycleFacts, timing: Timing, step: Callable[[Run], Step], **more: Any) -> Cycle:
+        """Make one of Relevo's own, of which FACTS say by what name, for whom and beside whom it runs."""
+        return cls(
+            facts.name,
+            timing,
+            step,
+            singleton=facts.singleton,
+            wakeable=facts.wakeable,
+            feeds=facts.feeds,
+            bookkeeping=facts.bookkeeping,
+            **more,
+        )
 
     @property
     def key(self) -> str:

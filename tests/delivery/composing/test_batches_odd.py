@@ -9,11 +9,11 @@ from uuid import uuid4
 
 import psycopg
 import pytest
+from tests.support.own_cycles import own_cycle
 
 from relevo.client import quiet, verbs
 from relevo.client.values import Event, Owners
 from relevo.core.model import Budget
-from relevo.cycles import fanout
 from relevo.operators import event_types, words
 from relevo.operators.event_types import TypeSettings
 from relevo.sandbox.push_service import phone_key
@@ -97,7 +97,7 @@ def test_one_that_cannot_be_closed_keeps_no_other_from_it(worker: Relay) -> None
         assert worker.run("fanout").outcome == "failed"
         assert worker.rows(open_ones) == due
     worker.conn.execute(poison % "raise 'no room'")
-    report = worker.app.runner.run(fanout.cycle(worker.app.settings), "manual", budget=Budget(5_000, 1_000))
+    report = worker.app.runner.run(own_cycle("fanout", worker.app.settings), "manual", budget=Budget(5_000, 1_000))
     assert (report.outcome, "no room" in report.error, report.counts["events_fanned_out"]) == ("partial", True, 1)
     assert worker.rows(open_ones) == [{"closes_at": worker.clock.now() + timedelta(minutes=1)}]
 
@@ -165,7 +165,7 @@ def test_an_urgent_event_passes_many_batches(worker: Relay) -> None:
     comment(worker, "Bo", *(str(n) for n in range(1, 251)))
     worker.clock.travel(minutes=11)
     alarm = worker.enqueue(audience=Owners("ana"), lane="urgent")
-    worker.app.runner.run(fanout.cycle(worker.app.settings), "manual", budget=Budget(60_000, 101))
+    worker.app.runner.run(own_cycle("fanout", worker.app.settings), "manual", budget=Budget(60_000, 101))
     assert worker.rows("select state from relevo.notification_events where id = %s", alarm) == [{"state": "fanned"}]
     assert worker.rows("select count(*)::int as open from relevo.batches where closed_at is null") == [{"open": 150}]
 

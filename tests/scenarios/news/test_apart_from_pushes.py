@@ -127,7 +127,7 @@ def test_news_are_in_no_list_chart_or_gauge_of_pushes(worker: Any, consumer: Con
     assert len(events.latest(database, event_type="relevo.news").rows) == 3
     assert "relevo.news" not in events.types(database)
     assert [row["project"] for row in phones.installations(database)] == ["default"]
-    overview = fleet.overview(database, settings)
+    overview = fleet.overview(database, settings, dict)
     assert sum(row["sent"] for row in overview.hour) == 1
     assert (sum(row["failed"] for row in overview.hour), overview.status.dead_letters) == (0, 0)
     told = {

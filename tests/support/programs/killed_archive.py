@@ -23,6 +23,7 @@ from relevo.archive import parquet
 from relevo.core import logs, queries
 from relevo.cycles import export
 from relevo.runtime.runs import Cycle
+from relevo.runtime.timing import Cron
 from relevo.stores.folder import FolderStore
 
 LOADED = (parquet, adbc_driver_postgresql.dbapi)  # before the first fork, for it takes a while
@@ -54,9 +55,9 @@ def later(settings: config.Settings, _claims: object) -> Cycle:
     store = app.archive_store(settings)
     assert store is not None
     now = datetime.now(UTC) + timedelta(days=30)
-    plain = export.cycle(settings, store)
+    nightly = Cron(settings.archive_export_cron, settings.worker_timezone)
     return Cycle(
-        "later", plain.timing, lambda run: export.Export(replace(run, clock=lambda: now), store).step(), singleton=True
+        "later", nightly, lambda run: export.Export(replace(run, clock=lambda: now), store).step(), singleton=True
     )
 
 

@@ -16,7 +16,8 @@ from pathlib import Path
 
 import structlog
 
-from relevo import app, cli, config
+from relevo import app, cli, cycles
+from relevo.cli import common
 from relevo.config import Settings
 from relevo.core.model import Step
 from relevo.database.pool import Connection
@@ -135,7 +136,8 @@ def main() -> None:
     """Run the command line with the probes in the registry."""
     probes = [Probe(**given) for given in json.loads(os.environ["PROBES"])]
     makers = [probe.cycle for probe in probes if probe.every_ms or probe.cron]
-    config.CYCLES = (*config.CYCLES, *(probe.name for probe in probes))  # type: ignore[assignment]
+    known = (*cycles.names(), *(probe.name for probe in probes))
+    common.cycle_facts = lambda: dict.fromkeys(known)  # type: ignore[assignment,arg-type]
     parts = app.Parts(cycles=makers, middlewares=[tell, functools.partial(delay, probes)])
     app.load_parts = lambda _settings: parts  # type: ignore[assignment]
     cli.main()

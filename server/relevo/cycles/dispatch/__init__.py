@@ -16,8 +16,10 @@ from typing import Any
 import psycopg
 
 from relevo.core.errors import DatabaseUnavailableError
+from relevo.core.i18n import N_
 from relevo.core.logs import normalise_error
 from relevo.core.model import Step
+from relevo.cycles import Assembled
 from relevo.cycles.dispatch.claiming import Claiming, PendingClaim
 from relevo.cycles.dispatch.collecting import Senders
 from relevo.cycles.dispatch.lanes import CALLED_S, READ_EVERY_S, Lanes
@@ -25,50 +27,61 @@ from relevo.delivery.claiming.due_lanes import DueLane, Key
 from relevo.delivery.report import Report
 from relevo.delivery.sending.in_flight import MIDDLEWARE, SERVICE
 from relevo.delivery.worker_services import WorkerServices
+from relevo.operators.formats import in_numbers
+from relevo.runtime.cycle_facts import CycleFacts
 from relevo.runtime.hung_calls import MOST_CALLS
 from relevo.runtime.runs import Cycle, Run
 from relevo.runtime.timing import Every
 
-DOES = "claims due deliveries, sends them in requests of up to 100, and records the answers"
-COUNTS = {
-    "push_requests": "requests to push services",
-    "notifications_sent": "pushes that the push service accepted",
-    "notifications_ok": "pushes accepted by a push service without receipts",
-    "notifications_retryable": "pushes that failed and are tried again",
-    "notifications_postponed": "pushes returned to the queue without spending an attempt",
-    "notifications_failed": "pushes that failed for good",
-    "notifications_unknown": "pushes that may have been sent and are not tried again",
-    "notifications_invalidated": "pushes to a token that the push service does not know any more",
-    "notifications_expired": "pushes whose deadline passed",
-    "notifications_skipped": "pushes that a rule stopped before they were sent",
-    "notifications_cancelled": "pushes whose event was cancelled or completed",
-    "notifications_silent": "pushes sent without a sound, because of quiet hours",
-    "late_tickets": "tickets that arrived after their claim was lost",
-    "tokens_disabled": "tokens disabled",
-    "claims_lost": "claims lost to the reaper while they were worked on",
-    "calls_given_up": "calls that hung and were given up",
-    "answers_not_written": "answers that could not be written",
-    "projects_stopped": "projects with due deliveries whose breaker is open or that rest (by hand and by tick)",
-    "news_taken": "news that a webhook accepted",
-    "news_retryable": "news that are tried again",
-    "news_postponed": "news returned to the queue without spending an attempt",
-    "news_failed": "news that failed for good",
-    "news_unknown": "news that may have been sent and are not tried again",
-    "news_expired": "news whose time passed",
-    "news_skipped": "news that a rule stopped",
-    "news_cancelled": "news of a removed subscription",
-    "news_invalid": "news to a webhook that is gone",
-}
-"""What its runs count, in words."""
+FACTS = CycleFacts(
+    "dispatch",
+    does="claims due deliveries, sends them in requests of up to 100, and records the answers",
+    counts={
+        "push_requests": "requests to push services",
+        "notifications_sent": "pushes that the push service accepted",
+        "notifications_ok": "pushes accepted by a push service without receipts",
+        "notifications_retryable": "pushes that failed and are tried again",
+        "notifications_postponed": "pushes returned to the queue without spending an attempt",
+        "notifications_failed": "pushes that failed for good",
+        "notifications_unknown": "pushes that may have been sent and are not tried again",
+        "notifications_invalidated": "pushes to a token that the push service does not know any more",
+        "notifications_expired": "pushes whose deadline passed",
+        "notifications_skipped": "pushes that a rule stopped before they were sent",
+        "notifications_cancelled": "pushes whose event was cancelled or completed",
+        "notifications_silent": "pushes sent without a sound, because of quiet hours",
+        "late_tickets": "tickets that arrived after their claim was lost",
+        "tokens_disabled": "tokens disabled",
+        "claims_lost": "claims lost to the reaper while they were worked on",
+        "calls_given_up": "calls that hung and were given up",
+        "answers_not_written": "answers that could not be written",
+        "projects_stopped": "projects with due deliveries whose breaker is open or that rest (by hand and by tick)",
+        "news_taken": "news that a webhook accepted",
+        "news_retryable": "news that are tried again",
+        "news_postponed": "news returned to the queue without spending an attempt",
+        "news_failed": "news that failed for good",
+        "news_unknown": "news that may have been sent and are not tried again",
+        "news_expired": "news whose time passed",
+        "news_skipped": "news that a rule stopped",
+        "news_cancelled": "news of a removed subscription",
+        "news_invalid": "news to a webhook that is gone",
+    },
+    after="digest",
+    wakeable=True,
+    waiting=lambda backlog: (
+        in_numbers(backlog.deliveries, "delivery is due", "deliveries are due") if backlog.deliveries else ""
+    ),
+    paused=N_("%(who)s paused sending."),
+    resumed=N_("%(who)s resumed sending after %(time)s."),
+)
 _MOMENT_S = 0.005
 _AFTER_HUNG_S = 5.0
 _GIVES_BACK_S = 5.0  # how long the end of a run waits for tokens to go back, also to a project whose row somebody holds
 
 
-def cycle(services: WorkerServices) -> Cycle:
+def cycles(given: Assembled) -> list[Cycle]:
     """Return dispatch for the schedule: on every replica, woken by fan-out."""
-    timing = Every(services.settings.dispatch_interval_minutes * 60_000)
-    return Cycle("dispatch", timing, lambda run: _Dispatch(services, run).go(), wakeable=True, does=DOES, counts=COUNTS)
+    timing = Every(given.settings.dispatch_interval_minutes * 60_000)
+    return [Cycle.of(FACTS, timing, lambda run: _Dispatch(given.services, run).go())]
 
 
 @dataclass

@@ -9,6 +9,7 @@ from fastapi import APIRouter, Path, Query, Request
 from markupsafe import Markup
 from starlette.responses import Response
 
+from relevo import cycles
 from relevo.config import REJECT_ATTEMPTS
 from relevo.core.i18n import N_, fill_phrase
 from relevo.core.i18n import gettext as _
@@ -37,7 +38,7 @@ _SHORT = {
 @router.get("/dashboard")
 async def overview(request: Request) -> Response:
     """Show what people ask first."""
-    seen = await threads_of(request).run(fleet.overview, request.app.state.relevo.settings)
+    seen = await threads_of(request).run(fleet.overview, request.app.state.relevo.settings, cycles.facts)
     return render(
         request,
         "overview.html",
@@ -67,7 +68,7 @@ def _sentence(told: str) -> Markup | str:
 @router.get(SYSTEM)
 async def system(request: Request) -> Response:
     """Show the machinery behind the pushes."""
-    seen = await threads_of(request).run(fleet.system, request.app.state.relevo.settings)
+    seen = await threads_of(request).run(fleet.system, request.app.state.relevo.settings, cycles.facts)
     return render(
         request,
         "system.html",
@@ -96,9 +97,9 @@ async def show_runs(
         hours=int(hours) if hours else None,
         before=before,
     )
-    cycles = await read(request, runs.known_cycles)
+    known = await read(request, runs.known_cycles, cycles.names())
     chosen = {"cycle": cycle, "ended": ended, "worker": worker, "hours": hours}
-    return render(request, "runs.html", live=not before, found=found, chosen=chosen, cycles=cycles)
+    return render(request, "runs.html", live=not before, found=found, chosen=chosen, cycles=known)
 
 
 @router.get("/dashboard/runs/{run_id}")

@@ -13,6 +13,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, pass_context
 from jinja2.runtime import Context
 from markupsafe import Markup, escape
 
+from relevo import cycles
 from relevo.client.progress import progress_of
 from relevo.core import i18n
 from relevo.core.addresses import is_local
@@ -99,6 +100,7 @@ def _environment() -> Environment:
     made.globals |= {
         "address": formats.address,
         "badge": formats.badge,
+        "cycle_facts": cycles.facts,
         "explanations": explanations,
         "is_taken": is_taken,
         "languages": i18n.LANGUAGES,

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 from relevo.config import Settings
 from relevo.operators.health import sending, sources, workers
 from relevo.operators.health.problem import Observed, Problem
+from relevo.runtime.cycle_facts import CycleFacts
+
+Facts = Callable[[], Mapping[str, CycleFacts]]
+"""Returns what is said of each cycle, by its name; asked only if a cycle is paused, for cycles need most of Relevo."""
 
 
-def find_problems(seen: Observed, settings: Settings) -> list[Problem]:
+def find_problems(seen: Observed, settings: Settings, facts: Facts = dict) -> list[Problem]:
     """Return everything that is wrong, what stops most first."""
     return [
         *workers.of_instance(seen),
@@ -18,7 +24,7 @@ def find_problems(seen: Observed, settings: Settings) -> list[Problem]:
         *workers.of_clocks(seen),
         *workers.of_disks(seen),
         *workers.of_cycles(seen),
-        *workers.of_pauses(seen),
+        *workers.of_pauses(seen, facts),
         *(sending.of_trouble(row) for row in seen.troubles),
         *sending.of_queue(seen, settings),
         *(problem for source in seen.sources for problem in sources.of_source(source)),

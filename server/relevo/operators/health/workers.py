@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
 from relevo.core.known_services import LABELS
 from relevo.core.phrases import Phrase
 from relevo.core.sending_project import project_in_words
-from relevo.operators.formats import in_numbers, in_words, timestamp
+from relevo.operators.formats import in_words, timestamp
 from relevo.operators.health.problem import SLACK_S, USUAL, Observed, Problem, Row
+from relevo.runtime.cycle_facts import Backlog, CycleFacts
 from relevo.runtime.disks import LOG
 from relevo.runtime.timing import Cron
 
@@ -308,15 +309,9 @@ def next_round(row: Row, now: datetime) -> datetime | None:
     return due
 
 
-def of_pauses(seen: Observed) -> Iterator[Problem]:
+def of_pauses(seen: Observed, facts: Callable[[], Mapping[str, CycleFacts]]) -> Iterator[Problem]:
     """Name the pause switches for which something waits: one for a whole cycle once, not for each source again."""
-    due, events = sum(row["due"] for row in seen.due), seen.events_waiting
-    waiting = {
-        "dispatch": in_numbers(due, "delivery is due", "deliveries are due") if due else "",
-        "fanout": in_numbers(events, "event waits", "events wait") if events else "",
-        "receipt": Phrase("receipts are due") if seen.receipts_due else "",
-        "reaper": Phrase("no replica returns the deliveries of lost workers to the queue"),
-    }
+    backlog = Backlog(seen.events_waiting, sum(row["due"] for row in seen.due), seen.receipts_due)
     paused = {
         (row["cycle"], row["paused_source"]): {**row, "source": row["paused_source"]}
         for row in seen.cycles
@@ -325,7 +320,10 @@ def of_pauses(seen: Observed) -> Iterator[Problem]:
     for row in paused.values():
         name = _name_of(row)
         paused_s = (seen.now - row["paused_at"]).total_seconds()
-        what = waiting.get(row["cycle"], Phrase("it does not run") if paused_s > _PAUSED_FOR_LONG_S else "")
+        said = facts().get(row["cycle"])
+        what = said.waiting(backlog) if said else ""
+        if not what and paused_s > _PAUSED_FOR_LONG_S:
+            what = Phrase("it does not run")
         if what:
             yield Problem(
                 "cycle_paused",
