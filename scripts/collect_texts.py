@@ -60,6 +60,7 @@ DETAILS = frozenset(
         *("answer", "cycle", "source", "reason", "event_id", "event_type", "project", "title", "phones", "id", "name"),
         *("role", "days", "path", "method", "times", "error_code", "ids", "origin", "drop", "subscription", "outcome"),
         *("installation_id", "reject_id", "worker", "paused", "version", "created", "audience", "key"),
+        *("events", "event_types", "owners", "topics", "where"),
     }
 )
 """With what, and to what end, as the record names it."""

@@ -147,7 +147,7 @@ def rows(env: Environment) -> Iterator[Row]:
     for first in _FIRST_EVENTS:  # so much that it lasts
         queue_bulk(env, first)
     database = Database(env.dsn, env.dsn, env.settings())
-    token, _ = api_tokens.make(database, "bench", "operator")
+    token, _ = api_tokens.make(database, "bench", "app")
     database.close()
     load = Load(
         port,

@@ -51,6 +51,40 @@ def test_a_loop_of_blocks_is_a_bounded_number_of_entries(
     assert more["actor"].startswith("a app (")
 
 
+def test_what_an_operator_enqueues_is_recorded(
+    serve: Callable[..., Served], conn: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An event, or a batch, of an operator's token is an entry without its texts and people; beyond the share it is counted, and an app's is none."""
+    monkeypatch.setattr(recorded, "MOST_AN_HOUR", 3)
+    served = serve(http_rate_per_second=0)
+    operator, app = served.client("operator"), served.client("app")
+    event = {"type": "order.shipped", "title": "Psst", "audience": "owners", "owners": ["ana", "bea"]}
+    made = operator.post("/v1/events", event | {"key": "1"})
+    assert (made.status_code, made.json()["created"]) == (201, True)
+    assert operator.post("/v1/events", event | {"key": "1", "title": "Other"}).status_code == 409
+    batch = [event | {"key": key, "type": kind} for key, kind in (("1", "order.shipped"), ("2", "order.late"))]
+    assert operator.post("/v1/events/batch", {"events": batch}).status_code == 200
+    assert app.post("/v1/events", event | {"key": "of the app"}).status_code == 201
+    assert app.post("/v1/events/batch", {"events": [event | {"key": "of the app, too"}]}).status_code == 200
+    told = [(each["outcome"], each["target"], each["result"]) for each in entries(served, "enqueue_event")][::-1]
+    one = {"event_type": "order.shipped", "audience": "owners", "owners": 2}
+    assert told == [
+        ("ok", one, {"event_id": made.json()["event_id"], "created": True}),
+        ("failed", one, {}),
+        ("ok", {"events": 2, "event_types": ["order.late", "order.shipped"]}, {"created": 1}),
+    ]
+    assert not any(word in str(entries(served, "enqueue_event")) for word in ("Psst", "Other", "ana", "bea"))
+    for key in ("4", "5"):
+        assert operator.post("/v1/events", event | {"key": key}).status_code == 201
+    assert operator.post("/v1/events/batch", {"events": [event | {"key": "6"}]}).status_code == 200
+    assert len(entries(served, "enqueue_event")) == 3
+    assert conn.execute("select count(*) from relevo.notification_events").fetchone() == (7,)
+    state = served.server.api.state  # type: ignore[union-attr]
+    asyncio.run_coroutine_threadsafe(state.recorded.tell(state.threads), served.server._loop).result(60)
+    [more] = entries(served, "more_actions")
+    assert more["result"] == {"enqueue_event": 3}
+
+
 def test_an_operator_s_actions_are_all_recorded(serve: Callable[..., Served], monkeypatch: pytest.MonkeyPatch) -> None:
     """Each action of an operator is an entry of its own, however many there are."""
     monkeypatch.setattr(recorded, "MOST_AN_HOUR", 3)

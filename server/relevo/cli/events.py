@@ -39,11 +39,11 @@ from relevo.cli.common import (
 )
 from relevo.client import values, verbs
 from relevo.config import Settings
-from relevo.core.errors import EventConflictError, RelevoError, UsageError
+from relevo.core.errors import EventConflictError, NotFoundError, RelevoError, UsageError
 from relevo.core.statuses import EVENT_STATES
 from relevo.database import migrate
 from relevo.database.pool import Database
-from relevo.operators import audit, events
+from relevo.operators import events
 from relevo.operators.audience import are_elsewhere, unknown_installations, unknown_owners
 from relevo.operators.events import TOLD_APART
 from relevo.verbs import events as event_verbs
@@ -164,30 +164,12 @@ def _enqueue_checked(
 
 def _enqueue(database: Database, event: values.Event, on_conflict: values.OnConflict) -> values.Enqueued:
     """Enqueue an event and have that recorded; an app's role, which may not write there, only enqueues."""
-    named = {"event_type": event.type, "key": event.key, **_named(event)}
+    given, caller = [verbs.event_json(event, on_conflict)], operator(database)
     try:
-        with audit.recorded(database, "enqueue_event", **named) as result, database.connection() as connection:
-            done = verbs.enqueue(connection, event, on_conflict=on_conflict)
-            result.update(event_id=done.event_id, created=done.created)
+        [done] = event_verbs.enqueue(caller, given, key=event.key)
     except pg.InsufficientPrivilege:
-        with database.connection() as connection:
-            return verbs.enqueue(connection, event, on_conflict=on_conflict)
+        [done] = event_verbs.enqueue(caller, given, recorded=False)
     return done
-
-
-def _named(event: values.Event) -> dict[str, Any]:
-    """Return the audience by count and not by name: the record must not hold people who are forgotten later."""
-    where = getattr(event.audience, "where", None)
-    narrowed = {"where": list(where)} if where else {}
-    match event.audience:
-        case values.Topic():
-            return {"audience": "topics", "topics": list(event.audience.names)} | narrowed
-        case values.Owners():
-            return {"audience": "owners", "owners": len(event.audience.names)} | narrowed
-        case values.Phones():
-            return {"audience": "installations", "phones": len(event.audience.ids)} | narrowed
-        case _:
-            return {"audience": "attributes" if where else "everyone"} | narrowed
 
 
 @cli.command()
@@ -232,13 +214,13 @@ def preview(  # noqa: PLR0917 typer options
         project=project,
     )
     with open_database() as database:
-        with database.connection() as connection:
-            if why is not None:
+        if why is not None:
+            with database.connection() as connection:
                 told = verbs.explain(connection, event, why)
-                shown = as_written(f"{'Yes' if told.gets_it else 'No'}: {told.reason}")
-                print_json([told.raw]) if as_json else out.print(shown)
-                return
-            found = verbs.preview(connection, event)
+            shown = as_written(f"{'Yes' if told.gets_it else 'No'}: {told.reason}")
+            print_json([told.raw]) if as_json else out.print(shown)
+            return
+        found = event_verbs.preview(operator(database), verbs.event_json(event), sample=10)
         strangers = unknown_owners(database, owner or ())
         elsewhere = bool(owner) and not found.count and are_elsewhere(database, owner or (), project)
     if as_json:
@@ -338,15 +320,16 @@ def _find(database: Database, word: str, key: str | None, project: str | None) -
             hint="Give its id, as `relevo events` lists it, or its type and key: "
             "`relevo event order.shipped order-17`.",
         )
-    named = int(word) if key is None else (word, key) if project is None else (word, key, project)
-    with database.connection() as connection:
-        found = verbs.get(connection, named)
-    if found is None:
+    caller = operator(database)
+    try:
+        if key is None:
+            return event_verbs.find(caller, int(word)).id
+        return event_verbs.find_by_key(caller, word, key, project).id
+    except NotFoundError as error:
         what = (
             f"event {word}" if key is None else f"event of type {printable(word[:100])} with key {printable(key[:100])}"
         )
-        raise UsageError(f"There is no {what}.", hint="`relevo events` lists them.")
-    return found.id
+        raise UsageError(f"There is no {what}.", hint="`relevo events` lists them.") from error
 
 
 @cli.command()

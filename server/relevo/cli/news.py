@@ -108,10 +108,10 @@ def read(
     as_json: AsJson = False,
 ) -> None:
     """Read a subscription's next news, oldest first."""
-    with prepared_database() as database, database.transaction() as connection:
-        found = news.read_news(connection, name, after=after, limit=limit)
+    with prepared_database() as database:
+        found = verbs.read(operator(database), name, after, limit)
         if acknowledge and found:
-            news.acknowledge_news(connection, name, found[-1].position)
+            verbs.acknowledge(operator(database), name, found[-1].position)
     columns = {
         "position": lambda each: str(each.position),
         "at": lambda each: f"{each.at:%Y-%m-%d %H:%M:%S}",

@@ -338,8 +338,8 @@ def list_caps(
     project: Annotated[str | None, typer.Option(help="Only caps of this project.")] = None, as_json: AsJson = False
 ) -> None:
     """List the caps."""
-    with prepared_database(load_settings(only_looks=True)) as database, database.transaction() as connection:
-        found = client_quiet.list_caps(connection, project=project)
+    with prepared_database(load_settings(only_looks=True)) as database:
+        found = quiet_verbs.list_caps(operator(database), project)
     columns = {
         "project": lambda each: as_written(each.project),
         "category": lambda each: as_written(each.category) if each.category else "all",

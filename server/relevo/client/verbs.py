@@ -69,8 +69,7 @@ def enqueue(event: Event, *, on_conflict: OnConflict = "refuse") -> Call[Enqueue
     Where its type and key are known and it says something else, EventConflictError names what differs; with
     on_conflict="keep" what is there stays, and `same_content` says whether it is the same.
     """
-    given = as_json("event", _event(event) | _wish(on_conflict))
-    return Call("enqueue_event", {"event": given}, one(enqueued))
+    return Call("enqueue_event", {"event": as_json("event", event_json(event, on_conflict))}, one(enqueued))
 
 
 @verb
@@ -354,6 +353,11 @@ def _event(event: Event) -> dict[str, Any]:
     if unsaid and is_plain_event(plain := given | as_audience(event.audience)):
         return plain
     return _checked(event, given)
+
+
+def event_json(event: Event, on_conflict: OnConflict = "refuse") -> dict[str, Any]:
+    """Return an event as the JSON object that the SQL functions take."""
+    return _event(event) | _wish(on_conflict)
 
 
 def _wish(on_conflict: object) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Bounds what tokens of apps and viewers add to the audit log: so many entries an hour of one kind, then counts.
+"""Bounds what tokens add to the audit log, an operator's by enqueueing: so many entries an hour of a kind, then counts.
 
 Each action of a token is an entry of its own until the token has had its hour's share of that kind. Further ones are
 counted, and one entry for each token tells the counts ten minutes later. So no flood of one kind hides another kind.

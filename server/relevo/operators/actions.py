@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -11,7 +11,6 @@ from typing import Any
 
 from psycopg import errors as pg
 
-from relevo.client import verbs
 from relevo.core import queries
 from relevo.core.errors import NotFoundError, UsageError
 from relevo.database import instance
@@ -234,16 +233,6 @@ def release_events(
     database.execute(_SQL["wake_dispatch"])
     origins = [row[0] for row in streams if row[1] is not None][:_MOST_NAMED]
     return {"events": int(released), "first_ids": ids, "origins": origins}
-
-
-def send_event(database: Database, event: Mapping[str, Any], phones: int) -> int:
-    """Enqueue an event, and have that recorded, without names and texts; the same key again is the same event."""
-    named = {"event_type": event["type"], "key": event["key"], "audience": event["audience"], "phones": phones}
-    with audit.recorded(database, "enqueue_event", **named) as result:
-        with database.transaction() as connection:
-            (done,) = verbs.enqueue_json(connection, [event])
-        result.update(event_id=done.event_id, created=done.created)
-    return done.event_id
 
 
 @audit.audited

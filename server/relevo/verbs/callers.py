@@ -17,7 +17,9 @@ from relevo.operators import audit
 
 T = TypeVar("T")
 _OF_EVERY_TOKEN = frozenset({"export_owner", "block_owner", "unblock_owner", "forget_owner", "forget"})
-"""Actions that the audit log records of every token: exports, blocks and deletions of a person."""
+"""What the audit log records of every token: who read everything of a person, silenced them or deleted them."""
+_OFTEN = frozenset({"enqueue_event"})
+"""What an operator's token may do so often that beyond its share of an hour it is only counted."""
 
 
 class Act(NamedTuple):
@@ -41,7 +43,7 @@ class Caller:
     proof: Proof
     """The caller's proof: a token, or a phone's secret or a signature for it."""
     has_room: Callable[[Token, str], bool] = lambda _token, _action: True
-    """Whether the audit log has room for another entry of this action by an app's token."""
+    """Whether the audit log has room for another entry of this action by a token whose entries are bounded."""
 
     @property
     def token(self) -> Token | None:
@@ -66,9 +68,11 @@ class Caller:
 
     def is_recorded(self, action: str) -> bool:
         """Return whether the audit log gets an entry for an action of this caller."""
-        if self.token is None or self.is_operator:
-            return self.is_operator
-        return action in _OF_EVERY_TOKEN and self.has_room(self.token, action)
+        if self.token is None:
+            return False
+        if self.is_operator and action not in _OFTEN:
+            return True
+        return action in (_OFTEN if self.is_operator else _OF_EVERY_TOKEN) and self.has_room(self.token, action)
 
     @contextmanager
     def acting(

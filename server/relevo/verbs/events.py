@@ -17,6 +17,7 @@ from relevo.database.pool import Connection
 from relevo.verbs.callers import Caller
 
 _SQL = queries.load("verbs")
+_MOST_NAMED = 10
 
 
 class StartedError(RelevoError):
@@ -33,11 +34,40 @@ def in_project(event: Mapping[str, Any], caller: Caller) -> Mapping[str, Any]:
     return event if caller.project is None else {**event, "project": caller.own_project(event.get("project"))}
 
 
-def enqueue(caller: Caller, events: Sequence[Mapping[str, Any]]) -> list[Enqueued]:
-    """Enqueue events, all or none; a caller of one project makes them for its phones alone."""
+def enqueue(
+    caller: Caller, events: Sequence[Mapping[str, Any]], /, *, recorded: bool | None = None, **noted: object
+) -> list[Enqueued]:
+    """Enqueue events, all or none; a caller of one project makes them for its phones alone.
+
+    What an operator enqueues is recorded, unless `recorded` decides; `noted` is what else the record gets to know.
+    """
     given = [in_project(event, caller) for event in events]
-    with caller.database.connection() as connection:  # one statement is a transaction by itself
-        return client.enqueue_json(connection, given)
+    if not (caller.is_recorded("enqueue_event") if recorded is None else recorded):
+        with caller.database.connection() as connection:  # one statement is a transaction by itself
+            return client.enqueue_json(connection, given)
+    with caller.acting("enqueue_event", recorded=True, **{**_in_record(given), **noted}) as act:
+        done = client.enqueue_json(act.connection, given)
+        if len(done) == 1:
+            act.result.update(event_id=done[0].event_id, created=done[0].created)
+        else:
+            act.result.update(created=sum(each.created for each in done))
+        return done
+
+
+def _in_record(events: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Say what events are and for whom, by how many and not by name: who is forgotten later stands nowhere."""
+    if len(events) != 1:
+        return {"events": len(events), "event_types": sorted({event["type"] for event in events})[:_MOST_NAMED]}
+    [event] = events
+    audience = "topics" if event.get("topics") else event["audience"]
+    named = {name: list(event[name]) for name in ("topics", "where") if event.get(name)}
+    counted = {"owners": event.get("owners"), "phones": event.get("installations")}
+    return {
+        "event_type": event["type"],
+        "audience": audience,
+        **named,
+        **{name: len(each) for name, each in counted.items() if each is not None},
+    }
 
 
 def preview(caller: Caller, event: Mapping[str, Any], *, sample: int) -> Preview:

@@ -9,8 +9,9 @@ from psycopg.types.json import Jsonb
 
 import relevo
 from relevo.client.values import Event, Owners, Preference
-from relevo.operators import actions, event_types, test_pushes, words
+from relevo.operators import event_types, test_pushes, words
 from relevo.operators.event_types import TypeSettings
+from relevo.verbs import events as event_verbs
 from relevo.verbs import owners
 from relevo.verbs.callers import operator
 from support.sending_worker import Relay, token
@@ -127,7 +128,7 @@ def life(worker: Relay) -> str:
     relevo.enqueue(conn, plain)
     test_pushes.send(database, test_pushes.make("t", [phone], SAID, SAID, {"who": SAID}), [phone])
     sent = {"type": "note", "key": "c", "title": SAID, "audience": "owners", "owners": [OWNER]}
-    actions.send_event(database, sent, 1)
+    event_verbs.enqueue(operator(database), [sent], phones=1)
     worker.fan_out()
     worker.dispatch()
     made = conn.execute("select id from relevo.notification_deliveries where notification_event_id = %s", [worded])

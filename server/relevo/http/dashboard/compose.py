@@ -29,7 +29,7 @@ from relevo.http.dashboard.page import Page, fields_of, render
 from relevo.http.database_threads import rendering_of, threads_of
 from relevo.http.guard import call
 from relevo.http.problems import Problem, of_error
-from relevo.operators import actions, audience, reasons, words
+from relevo.operators import audience, reasons, words
 from relevo.operators.audience import LeftOut
 from relevo.operators.phones import owners_of
 from relevo.operators.test_pushes import MOST_PHONES
@@ -123,7 +123,7 @@ async def look(request: Request) -> Response:
 @router.post(HERE + "/send")
 async def send(request: Request) -> Response:
     """Send what was looked at, once however often the form is sent, and lead to the event's page."""
-    fields, threads = await fields_of(request), threads_of(request)
+    fields = await fields_of(request)
     if (asked := await proof.ask(request, fields)) is not None:
         return asked
     form = FormInput(fields)
@@ -133,7 +133,8 @@ async def send(request: Request) -> Response:
         if sent is None:
             seen = await _look(request, form, event)
             _check_confirmed(form, seen)
-            sent = await threads.run(actions.send_event, event, seen.found.count)
+            [done] = await call(request, events.enqueue, [event], phones=seen.found.count, key=event["key"])
+            sent = done.event_id
     except _WRONG as error:
         return await _look_page(request, form, of_error(error))
     return RedirectResponse(f"/dashboard/events/{sent}", 303)
