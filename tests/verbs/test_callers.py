@@ -17,6 +17,8 @@ from support.http_phones import Phones
 from support.two_projects import plant
 
 OF_OPERATORS = {
+    ("POST", "/v1/events"): "enqueue_event",
+    ("POST", "/v1/events/batch"): "enqueue_event",
     ("PUT", "/v1/events"): "change_event",
     ("PUT", "/v1/event-types/{event_type}"): "set_event_type",
     ("DELETE", "/v1/event-types/{event_type}"): "reset_event_type",
