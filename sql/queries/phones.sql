@@ -2,10 +2,7 @@
 -- Lists installations, newest first, with what they asked for, those that stand for a webhook of news only by their id; a token shows its first letters and a mark by which two can be told apart.
 select i.installation_id, i.seq, i.owner,
        relevo.shown_token(i.provider, i.part, i.token) as token, i.token_version, i.project, i.platform, i.registered_at,
-       relevo.may_receive(i) as receives,
-       case when i.invalidated_at is not null then i.invalid_reason when not i.active then 'inactive'
-            when i.permission <> 'granted' then 'permission ' || i.permission when i.token is null then 'no token'
-            when not i.push_capable then 'not push capable' end as why_not,
+       relevo.may_receive(i) as receives, relevo.why_not_allowed(i) as why_not,
        (select count(*)::int from relevo.notification_preferences p where p.installation_id = i.installation_id and p.enabled) as preferences
   from relevo.device_installations i
  where (%(project)s::text is null or i.project = %(project)s)

@@ -41,6 +41,8 @@ class TestInstallations:
         relevo.register(conn, Installation(token, platform="ios"))
         relevo.register(conn, Installation("ExponentPushToken[b]", permission="denied", project=MARKUP))
         relevo.register(conn, Installation(None))
+        relevo.register(conn, Installation("ExponentPushToken[c]", owner="ana"))
+        relevo.block(conn, owner="ana")
         conn.execute(
             "update relevo.device_installations set invalidated_at = now(), invalid_reason = %s where platform = 'ios'",
             [MARKUP],
@@ -51,8 +53,9 @@ class TestInstallations:
         assert f"no: {MARKUP}" in said.out
         assert "no: permission denied" in said.out
         assert "no: no token" in said.out
+        assert "no: owner blocked" in said.out
         rows = command("installations", "--json").lines
-        assert [row["receives"] for row in rows] == [False] * 3
+        assert [row["receives"] for row in rows] == [False] * 4
         assert all(token not in str(row) for row in rows)
         assert [row["project"] for row in command("installations", "--json", "--project", MARKUP).lines] == [MARKUP]
         assert UUID(rows[0]["installation_id"])

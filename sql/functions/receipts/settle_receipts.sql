@@ -10,6 +10,7 @@ create or replace function relevo.settle_receipts(
 as $$
 declare
   at timestamptz := relevo.now(given_at);
+  last_look interval := give_up_ms * interval '0.958 millisecond'; -- 23 h, if receipts are cleared after 24 h
   pause_ms bigint := (select max(s.floor_ms) from unnest(sort_statuses, sort_floors_ms) as s(said, floor_ms) where s.said = 'waiting');
   held_ids bigint[];
   over_days date[];
@@ -37,9 +38,9 @@ begin
     select m.*, m.was_asked_for and at >= m.sent_at + give_up_ms * interval '1 millisecond' as is_over,
            case when not m.was_asked_for then m.look_at
                 when pause_ms > 0 then at + pause_ms * interval '1 millisecond'
-                when at >= m.sent_at + give_up_ms * interval '0.958 millisecond' then m.sent_at + give_up_ms * interval '1 millisecond'
+                when at >= m.sent_at + last_look then m.sent_at + give_up_ms * interval '1 millisecond'
                 else least(m.sent_at + 2 * greatest(at - m.sent_at, receipt_ms * interval '1 millisecond'),
-                           m.sent_at + give_up_ms * interval '0.958 millisecond') end as next_look_at
+                           m.sent_at + last_look) end as next_look_at
       from member m where not m.is_answered
   ), put_back as (
     insert into relevo.awaited_receipts (project, look_at, sent_at, days, ids, installations, tickets, versions, attempts)
