@@ -42,7 +42,7 @@ class TestEnqueue:
             ("3", ["--everyone", "--keep"], 0),
         ):
             assert command("enqueue", "notice", key, "--title", "Psst", *more).code == code
-        assert command("enqueue", "relevo.notice", "1", "--title", "x", "--everyone").code != 0
+        assert command("enqueue", "notice", "3", "--title", "Hush", "--everyone").code == 1
         rows = conn.execute("select face, outcome, target, result from relevo.audit_log order by id").fetchall()
         assert [row[:2] for row in rows] == [("cli", "ok")] * 4 + [("cli", "failed")]
         assert [row[2] for row in rows[:3]] == [
@@ -51,6 +51,8 @@ class TestEnqueue:
             {"event_type": "notice", "key": "3", "audience": "topics", "topics": ["news"]},
         ]
         assert [row[3]["created"] for row in rows[:4]] == [True, True, True, False]
+        recorded = str(conn.execute("select target, result, error_message from relevo.audit_log").fetchall())
+        assert not any(word in recorded for word in ("Psst", "Hush", "ana"))
 
     def test_for_some_and_later(self, command: Command, conn) -> None:
         """Installations can be named, and the time is UTC whatever the session's zone."""

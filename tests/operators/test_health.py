@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from relevo import config
+from relevo.cycles import facts
 from relevo.operators.health import find_problems
 from relevo.operators.health.problem import Observed
 from relevo.operators.health.waiting import stopped, tried_again, why_it_waits
@@ -76,7 +77,7 @@ def problems(**seen: Any) -> list[str]:
     reaper = [] if "no_reaper" in seen else [cycle("reaper")]
     seen.pop("no_reaper", None)
     cycles = [*reaper, *seen.pop("cycles", [])]
-    return find_problems(Observed(**{"now": NOW, "cycles": cycles} | nothing | seen), SETTINGS, cycles.facts)
+    return find_problems(Observed(**{"now": NOW, "cycles": cycles} | nothing | seen), SETTINGS, facts)
 
 
 WELL: list[dict[str, Any]] = [

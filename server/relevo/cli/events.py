@@ -46,6 +46,7 @@ from relevo.database.pool import Database
 from relevo.operators import events
 from relevo.operators.audience import are_elsewhere, unknown_installations, unknown_owners
 from relevo.operators.events import TOLD_APART
+from relevo.operators.reading import of_this_version
 from relevo.verbs import events as event_verbs
 from relevo.verbs.callers import operator
 
@@ -323,7 +324,8 @@ def _find(database: Database, word: str, key: str | None, project: str | None) -
     caller = operator(database)
     try:
         if key is None:
-            return event_verbs.find(caller, int(word)).id
+            with of_this_version():
+                return event_verbs.find(caller, int(word)).id
         return event_verbs.find_by_key(caller, word, key, project).id
     except NotFoundError as error:
         what = (

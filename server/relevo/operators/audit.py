@@ -15,7 +15,7 @@ from psycopg.types.json import Jsonb
 
 from relevo.config import Settings
 from relevo.core import queries
-from relevo.core.errors import DatabaseUnavailableError
+from relevo.core.errors import DatabaseUnavailableError, EventConflictError
 from relevo.core.logs import get_logger, normalise_error, redact
 from relevo.database.pool import Database
 from relevo.operators.reading import LOOKED_AT, MAX_LIMIT, Page, Row, fetch, fetch_page, of_this_version
@@ -99,7 +99,7 @@ def recorded(database: Database, action: str, **target: object) -> Iterator[dict
     try:
         yield result
     except BaseException as error:
-        _finish(database, entry, "failed", result, normalise_error(error))
+        _finish(database, entry, "failed", result, _in_record(error))
         raise
     else:
         _finish(database, entry, "ok", result)
@@ -161,6 +161,13 @@ def _begin(database: Database, actor: Actor, action: str, target: dict[str, obje
     assert row is not None
     (entry,) = row
     return int(entry)
+
+
+def _in_record(error: BaseException) -> str:
+    """Say what went wrong, without what an event says, which may be about people."""
+    if isinstance(error, EventConflictError):
+        return "An event of this type and key is there and says something else."
+    return normalise_error(error)
 
 
 def _finish(database: Database, entry: int, outcome: str, result: dict[str, Any], error: str = "") -> None:
