@@ -156,6 +156,8 @@ class ClaimSender:
 
     def _take_results(self, results: Sequence[RequestResult], answers: list[Answer]) -> list[Sequence[Delivery]]:
         """Settle what became of requests; return what is to be sent in parts."""
+        if not results and not answers:
+            return []
         if not answers and (sent := self._all_sent(results)):
             return self._take_sent(sent)
         again: list[Sequence[Delivery]] = []
