@@ -12,6 +12,7 @@ from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.mcpserver.resolve import Elicit, Resolve
 from pydantic import BaseModel, Field
 
+from relevo.cli.common import cycle_facts
 from relevo.core.errors import NotFoundError, RelevoError, UsageError
 from relevo.core.phrases import clipped
 from relevo.database.pool import Database
@@ -119,7 +120,7 @@ class Acts:
         return release_project
 
     def _known(self, cycle: str) -> None:
-        known = runs.known_cycles(self.database)
+        known = runs.known_cycles(self.database, cycle_facts())
         if cycle not in known:
             raise NotFoundError(f"There is no cycle {cycle}.", hint=f"Known: {', '.join(known)}.")
 

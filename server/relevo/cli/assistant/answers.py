@@ -8,6 +8,7 @@ from typing import Any
 
 from markupsafe import Markup
 
+from relevo.cli.common import cycle_facts
 from relevo.config import Settings
 from relevo.core.errors import NotFoundError
 from relevo.database.pool import Database
@@ -53,7 +54,7 @@ class Answers:
 
     def status(self) -> Row:
         """Return what `relevo status` shows: each problem in a sentence, what is due, the cycles, the workers."""
-        seen = fleet.status(self.database, self.settings)
+        seen = fleet.status(self.database, self.settings, cycle_facts)
         return {
             "healthy": not seen.problems,
             "problems": [_problem(each) for each in seen.problems],
