@@ -29,6 +29,8 @@ NAMED_FOR_A_REASON = {
     "server/relevo/operators/fleet.py": "sums of counters that only they have",
     "server/relevo/sandbox/demo.py": "the nightly ones, which the demo runs at once",
     "scripts/smoke.py": "the way of one push",
+    "sql/functions/runtime/awake_marker.sql": "those that the database calls",
+    "sql/functions/runtime/forget_awake.sql": "those that the database calls",
     "sql/functions/settle/end_claim.sql": "who found a failure",
     "sql/queries/clock_set_back.sql": "those whose work was due meanwhile",
     "sql/queries/deliveries.sql": "why an open delivery waits",
