@@ -73,9 +73,9 @@ def _limits() -> str:
             "push service",
             "pushes a second",
             "requests at once",
-            "both for",
+            "scope",
             "bytes of a push",
-            "tried again not before",
+            "least pause before any retry",
         ),
         *rows,
     )

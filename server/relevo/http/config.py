@@ -74,8 +74,8 @@ async def plan_config(request: Request, asked: ConfigIn) -> Response:
 async def apply_config(request: Request, asked: ConfigIn) -> Response:
     """Apply a configuration in one transaction, or change nothing; the same one again changes nothing.
 
-    The answer alone has the secrets of tokens that were made. If it is lost, revoke these tokens (null in their place)
-    and apply again.
+    Only this answer has the secrets of the tokens that the call made. If you lose the answer, revoke these tokens (null
+    in their place) and apply again.
     """
     applied = await long_work_of(request).run(applying.apply_and_tell, _desired(asked))
     tokens = [{"project": key.project, "name": key.name, "secret": told} for key, told in applied.secrets.items()]

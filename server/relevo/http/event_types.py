@@ -75,7 +75,7 @@ class EventTypeReset(BaseModel):
 
 @router.get("/v1/event-types", responses={200: {"model": EventTypes}})
 async def list_event_types(request: Request) -> Response:
-    """List what differs for event types: lease and retries, time to live, lane, inbox, quiet hours, batches."""
+    """List event types and their own settings: lease and retries, time to live, lane, inbox, quiet hours, batches."""
     return Json({"items": await threads_of(request).run(event_types.list_event_types), "next": None})
 
 

@@ -97,7 +97,7 @@ router = APIRouter(prefix=INSTALLATION, route_class=PhoneRoute, tags=["devices"]
 
 
 class InstallationBody(Body):
-    """An app on a phone. A field that is left out stays as it is, except push_capable and permission.
+    """An app on a phone. An omitted field keeps its value, but `push_capable` becomes true and `permission` granted.
 
     Null removes `locale` or `timezone`, and is refused elsewhere.
     """

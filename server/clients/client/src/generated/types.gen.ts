@@ -1703,7 +1703,7 @@ export type InboxOut = {
 /**
  * InstallationBody
  *
- * An app on a phone. A field that is left out stays as it is, except push_capable and permission.
+ * An app on a phone. An omitted field keeps its value, but `push_capable` becomes true and `permission` granted.
  *
  * Null removes `locale` or `timezone`, and is refused elsewhere.
  */
