@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -122,6 +123,18 @@ def test_a_body_in_small_pieces_is_taken(serve: Callable[..., Served]) -> None:
     """A body may come byte by byte, and what trails it is for nobody."""
     served = serve()
     text = json.dumps(EVENT | {"body": "b" * 500}).encode()
+    pieces = (text[n : n + 1] for n in range(len(text)))
+    answer = served.client("app").post("/v1/events", data=pieces, headers={"Content-Type": "application/json"})
+    assert answer.status_code == 201, answer.text
+
+
+def test_the_smallest_pieces_of_a_body_are_within_the_bound(
+    serve: Callable[..., Served], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Five bytes that frame each byte of a body are no headers, however long the body is."""
+    monkeypatch.setattr("relevo.http.connections._HEADER_BYTES", 600)
+    served = serve()
+    text = json.dumps(EVENT | {"body": "b" * 1_900}).encode()
     pieces = (text[n : n + 1] for n in range(len(text)))
     answer = served.client("app").post("/v1/events", data=pieces, headers={"Content-Type": "application/json"})
     assert answer.status_code == 201, answer.text
@@ -280,6 +293,49 @@ def test_a_subscriber_of_ipv6_is_one_address() -> None:
         return made
 
     assert asyncio.run(addresses()) == ["2001:db8::/64", "2001:db8::/64", "2001:db8:0:1::/64", "192.0.2.1"]
+
+
+class Answered(Transport):
+    """A connection whose caller takes whatever is written."""
+
+    def write(self, _data: object) -> None:
+        """Take it."""
+
+    def is_closing(self) -> bool:
+        """Stay open."""
+        return False
+
+    def close(self) -> None:
+        """End nothing."""
+
+    abort = pause_reading = resume_reading = close
+
+
+def test_a_connection_with_a_request_in_line_does_not_wait() -> None:
+    """Whose second request is answered right after the first one keeps its place; after the last answer it makes room."""
+
+    async def rooms() -> list[bool]:
+        held, turns, found = Connections(most=1, header_s=9, body_s=9), asyncio.Queue[None](), list[bool]()
+
+        async def answer(_scope: object, _receive: object, send: Callable[..., Any]) -> None:
+            await turns.get()
+            await send({"type": "http.response.start", "status": 204, "headers": []})
+            await send({"type": "http.response.body", "body": b""})
+
+        config = Config(answer, ws="none", lifespan="off")
+        config.load()
+        one = protocol_for(held)(config=config, server_state=ServerState(), app_state={})  # type: ignore[call-arg]
+        one.connection_made(Answered("192.0.2.1"))
+        one.data_received(GET + GET)  # type: ignore[attr-defined]
+        for _ in range(2):
+            turns.put_nowait(None)
+            await asyncio.sleep(0.01)
+            other = Caller("192.0.2.2")
+            found.append(held.add(other))
+            held.remove(other)
+        return found
+
+    assert asyncio.run(rooms()) == [False, True]
 
 
 def test_who_is_being_answered_keeps_its_place(

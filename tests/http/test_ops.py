@@ -13,7 +13,8 @@ import pytest
 from psycopg.types.json import Jsonb
 
 from relevo.app import App
-from relevo.core.model import Step
+from relevo.core.model import Report, Step
+from relevo.http import ops
 from relevo.http.server import HttpServer
 from relevo.operators import actions, audit, fleet
 from relevo.operators.actions import DeadLetters
@@ -206,6 +207,12 @@ def test_a_run_by_hand_goes_by_the_same_lock(build: Callable[..., App]) -> None:
     finally:
         go.set()
         served.close()
+
+
+def test_counts_of_several_sources_are_summed() -> None:
+    """A cycle that runs for each source reports what all of them counted, together."""
+    reports = [Report("ingest:a", "ok", counts={"read": 2, "new": 1}), Report("ingest:b", "ok", counts={"read": 3})]
+    assert ops._summary("ingest", reports, 5)["counts"] == {"read": 5, "new": 1}
 
 
 def test_what_is_held_is_released(served: Served, conn: psycopg.Connection[Any]) -> None:

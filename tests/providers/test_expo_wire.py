@@ -232,6 +232,19 @@ def test_close_closes_all_connections(fake: FakeExpo, make: Make) -> None:
     assert expo.send([message()]).kind == "answered"
 
 
+def test_a_connection_in_use_is_closed_after_its_request(fake: FakeExpo, expo: Expo) -> None:
+    """Closed while Expo is asked, a provider gets the answer, and keeps no connection."""
+
+    def closing(asked: Any) -> Answer:
+        expo.close()
+        return regular(asked)
+
+    fake.answer = closing
+    assert expo.send([message()]).kind == "answered"
+    assert expo._client().session._kept is None
+    fake.wait_until_open(0)
+
+
 def test_a_thread_takes_its_connection_along(fake: FakeExpo, make: Make) -> None:
     """Connections of threads that have ended do not pile up."""
     expo = make()

@@ -153,6 +153,11 @@ def test_it_is_searched_and_read_page_after_page(serve: Any) -> None:
     assert len(set(seen)) == len(seen) == len(list(DOCS.glob("*.md")))
 
 
+def test_each_section_of_the_search_has_a_heading() -> None:
+    """What stands above a page's title is no section: a search would find it as one without a name."""
+    assert [name for name, _, heading, _ in guide._sections() if not heading] == []
+
+
 @pytest.mark.parametrize(
     ("term", "page"),
     [

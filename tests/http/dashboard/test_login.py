@@ -90,6 +90,15 @@ def test_forms_of_strangers_are_refused(served: Served) -> None:
     assert Person(served).post("/login", token=person.token or "", form="x").status_code == 403
 
 
+@pytest.mark.parametrize("fields", [{"form": ""}, {}], ids=["an empty mark", "no mark"])
+def test_a_login_form_counts_with_its_cookie_alone(served: Served, fields: dict[str, str]) -> None:
+    """A browser without the form's cookie is refused, with a good token, too: nobody is logged in by another site's form."""
+    person = Person(served)
+    answer = person.post("/login", token=person.token, **fields)
+    assert (answer.status_code, "relevo_session" in person.cookies) == (403, False)
+    assert audit.latest(served.app.database, action="login") == []
+
+
 def test_cookies_count_on_pages_alone(served: Served) -> None:
     """The API does not take a session, not even an operator's; and nobody is led away from the dashboard by a login."""
     person = Person(served)

@@ -46,6 +46,14 @@ def test_a_revoked_token_takes_its_sessions_along(served: Served, conn: psycopg.
     assert conn.execute("select count(*) from relevo.http_sessions").fetchone() == (1,)
 
 
+def test_a_login_is_recorded_with_its_token(served: Served) -> None:
+    """The audit log names the token of a login by its id and its name."""
+    person = Person(served, "viewer")
+    person.log_in()
+    [entry] = recorded(served, "login")
+    assert entry["target"] == {"id": str(person.token).split("_")[1], "name": "a viewer"}
+
+
 def test_a_token_has_a_hundred_sessions_at_most(served: Served, conn: psycopg.Connection[Any]) -> None:
     """The login after those ends the session that was not used for longest; other tokens keep theirs."""
     other = Person(served)
