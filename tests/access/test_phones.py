@@ -195,3 +195,21 @@ def test_no_order_of_calls_takes_anything_over(machine: type[Callers]) -> None:
         suppress_health_check=list(HealthCheck),
     )
     run_state_machine_as_test(machine, settings=bounded)
+
+
+def test_a_secret_that_ends_while_its_phone_is_locked_proves_nothing(
+    conn: psycopg.Connection[Any], dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The app gives the phone to another owner between the first look and the lock: the proof is judged by what is there then."""
+    asked, lock = Installation(TOKENS[0], PHONES[0]), devices._lock
+    with conn.transaction():
+        secret = devices.register(conn, RULES, asked, Proof(), time.time()).secret
+
+    def lock_late(connection: Any, asked: Installation) -> Any:
+        with psycopg.connect(dsn) as app:
+            verbs.register(app, Installation(TOKENS[0], PHONES[0], owner="eva"))
+        return lock(connection, asked)
+
+    monkeypatch.setattr(devices, "_lock", lock_late)
+    with pytest.raises(NoProofError), conn.transaction():
+        devices.register(conn, RULES, asked, Proof(secret=secret), time.time())

@@ -303,3 +303,15 @@ select g.project, min(g.look_at), min(g.sent_at), array_agg(u.day), array_agg(u.
   cross join unnest(g.days, g.ids, g.installations, g.tickets, g.versions, g.attempts) as u(day, id, installation, ticket, version, attempt)
  group by g.project
 """
+
+
+def test_what_was_completed_meanwhile_is_not_closed_again(conn) -> None:
+    """Of what an old month has in the queues, a delivery that has its end keeps it; the others expire."""
+    march = date(2025, 3, 1)
+    add_old_deliveries(conn, march, 2, status="pending")
+    first = "(select min(o.id) from relevo.notification_deliveries o)"
+    conn.execute(
+        f"update relevo.notification_deliveries d set status = 'ok', completed_at = now() where d.id = {first}"
+    )
+    assert conn.execute("select relevo.close_deliveries(%s, 1000, null)", [march]).fetchone() == (2,)
+    assert states(conn) == {"ok": 1, "expired": 1}

@@ -144,3 +144,10 @@ def test_without_icu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wordings, "is_available", lambda: False)
     with pytest.raises(MissingPartError, match=r"pip install 'relevo\[words\]'"):
         parsed()
+
+
+def test_a_bad_text_says_that_nothing_was_saved() -> None:
+    """Whoever hears what is wrong with a text hears with it that it can be corrected and sent again."""
+    with pytest.raises(InvalidInputError, match="es title") as refused:
+        parsed(texts={"es": {"title": "{count"}}, default="es")
+    assert refused.value.hint == "Nothing was saved; correct it and try again."

@@ -145,3 +145,13 @@ def test_what_could_not_be_brought_to_now_is_tried_again_and_keeps_nothing_else_
     ahead.dispatch()
     assert ahead.received("ana") == 1
     assert ahead.reap().error == ""
+
+
+@pytest.mark.parametrize(("by_s", "is_told"), [(3, False), (30, True)])
+def test_how_far_a_clock_has_to_be_set_back(relay, by_s: int, is_told: bool) -> None:
+    """Clocks differ by some seconds; a clock that was set back by half a minute is told of."""
+    worker = relay()
+    worker.travel(seconds=by_s)
+    worker.reap()
+    worker.travel(seconds=-by_s)
+    assert ("clock was set back" in str(worker.reap().error)) is is_told

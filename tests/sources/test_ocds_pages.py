@@ -206,3 +206,18 @@ def test_time_passes(pages: Pages, source: Ocds, context: MemorySourceContext) -
     context.run(source)
     context.time += timedelta(days=9)
     assert context.run(source)[0].outcome == "unchanged"
+
+
+def test_a_pass_that_begins_anew_reads_its_page_anew(
+    pages: Pages, source: Ocds, context: MemorySourceContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A page longer than a batch is kept for the batches of its pass alone: a later pass asks for it again."""
+    monkeypatch.setattr("relevo.sources.ocds.ITEMS_PER_FETCH", 1)
+    pages.pages["/1"] = {"releases": [release(1), release(2)]}
+    begun = source.fetch({}, context)
+    assert begun.more
+    source.fetch(begun.cursor, context)
+    assert pages.paths() == ["/1"]
+    for _ in range(2):
+        source.fetch({}, context)
+    assert pages.paths() == ["/1", "/1"]

@@ -289,3 +289,4 @@ def test_what_a_former_user_of_a_phone_had(app: App, conn: psycopg.Connection[An
     )
     for status in ("all", "archived", "unread"):
         assert titles(conn, installation_id=alone, status=status) == []
+    assert not relevo.mark_inbox(conn, item.event_id, "read", installation_id=alone), "by its id it is no item, either"

@@ -46,3 +46,14 @@ def test_what_is_over_is_pruned_and_a_person_is_forgotten(conn: psycopg.Connecti
         much_later.runner.run(much_later.registry["cleanup"], "manual")
     tables = ("digest_contents", "digests", "digest_slots", "digest_items")
     assert {table: count(conn, table) for table in tables} == dict.fromkeys(tables, 0)
+
+
+def test_a_digest_stays_as_long_as_its_event(conn: psycopg.Connection[Any], build) -> None:
+    """However old a digest is that told nobody anything, it goes only once its event is archived."""
+    event = verbs.enqueue(conn, Event("tender.new", "told", "told", audience="everyone")).event_id
+    made = "insert into relevo.digests (event_id, project, delivery, zone, closed_at, made_at) values (%s, 'default', 'hourly', 'UTC', now(), now() - interval '36 days')"
+    for each in (event, event + 1):
+        conn.execute(made, [each])
+    worker = build()
+    worker.runner.run(worker.registry["cleanup"], "manual")
+    assert conn.execute("select event_id from relevo.digests").fetchall() == [(event,)]

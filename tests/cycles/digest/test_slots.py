@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -144,3 +145,20 @@ def test_what_stays_out_of_inboxes_is_on_no_page_of_a_digest(conn: psycopg.Conne
     [(digest, total)] = conn.execute("select event_id, total from relevo.digest_contents").fetchall()
     assert total == 2
     assert [item.event_id for item in relevo.inbox(conn, owner="ana", digest=digest).items] == [shown]
+
+
+def test_quiet_hours_are_those_of_the_phones_that_are_told_at_once(conn: psycopg.Connection[Any], build) -> None:
+    """Of phones of which the first is told by a digest, the one in quiet hours waits for their end, and no other."""
+    app = build()
+    phones = add_phones(conn, 3)
+    prefer(conn, phones[:1], region="Maule", delivery="daily 08:00")
+    prefer(conn, phones[1:], region="Maule")
+    now = datetime.now(UTC)
+    hours = [f"{now - timedelta(hours=1):%H:%M}-{now + timedelta(hours=2):%H:%M}"]
+    quiet.set_quiet(conn, hours, installation_id=phones[1], zone="UTC")
+    announce(conn, app, "told")
+    waiting = conn.execute(
+        """select d.installation_id, q.due_at > now() + interval '1 hour'
+             from relevo.due_chunks q cross join unnest(q.ids) as u(id) join relevo.notification_deliveries d on d.id = u.id"""
+    ).fetchall()
+    assert dict(waiting) == {phones[1]: True, phones[2]: False}

@@ -200,6 +200,27 @@ def test_a_cap_goes_by_the_day_it_would_be_sent(build: Any, conn: psycopg.Connec
     assert states(conn, phones[2]) == [OPEN, CAPPED, CAPPED]
 
 
+def test_room_of_a_later_hour_is_none_of_this_one(
+    build: Any, conn: psycopg.Connection[Any], phones: list[UUID]
+) -> None:
+    """Two events of one owner at once, one of them for after the quiet hours: a cap that is full now holds the other back."""
+    now = datetime.now(UTC).replace(minute=30) + timedelta(hours=1)  # in the midst of an hour
+    worker = build(now=now)
+    quiet.set_cap(conn, None, per="day")
+    quiet.set_cap(conn, 1, per="hour")
+    tell(conn, "first", [phones[2]])
+    fan_out_to_the_end(worker)
+    hours = [f"{now - timedelta(hours=1):%H:%M}-{now + timedelta(hours=2):%H:%M}"]
+    quiet.set_quiet(conn, hours, owner="eva", zone="UTC")
+    conn.execute("insert into relevo.event_types (event_type, quiet) values ('alarm', 'ignore')")
+    made = [
+        verbs.enqueue(conn, Event(kind, "next", title="Hello", audience=[phones[2]])) for kind in ("alarm", "notice")
+    ]
+    fan_out_to_the_end(worker)
+    ask = "select last_error_code from relevo.notification_deliveries where notification_event_id = any (%s) order by notification_event_id"
+    assert conn.execute(ask, [[each.event_id for each in made]]).fetchall() == [("capped",), (None,)]
+
+
 def test_replicas_share_the_room(build: Any, conn: psycopg.Connection[Any], phones: list[UUID]) -> None:
     """However many fan out at once, eight here, no one gets more than the cap."""
     for number in range(12):
