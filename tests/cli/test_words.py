@@ -74,7 +74,7 @@ def test_what_is_wrong_is_named(conn: psycopg.Connection[Any], command: Command,
     assert conn.execute("select from relevo.wordings").fetchall() == []
     for words, complaint in (
         (("show", "nope"), "The texts of 'nope' are not there"),
-        (("preview", file, "--argument", "total=3"), "--argument total is none of tenders.new"),
+        (("preview", file, "--argument", "total=3"), "--argument total is not one of tenders.new"),
         (("preview", file, "--argument", "count=many"), "--argument count must be a number, got 'many'"),
         (("preview", file, "--timezone", "Mars/Base"), "timezone must be the IANA name of a time zone"),
         (("check", tmp_path / "none.toml"), "cannot be read"),

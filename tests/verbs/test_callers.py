@@ -32,6 +32,7 @@ OF_OPERATORS = {
     ("POST", "/v1/ops/cycles/{name}/run"): "run_cycle",
     ("POST", "/v1/ops/cycles/{name}/resume"): "resume",
     ("POST", "/v1/ops/release"): "release_project",
+    ("POST", "/v1/config/apply"): "apply_configuration",
     ("POST", "/v1/inbox/{event_id}/{mark}"): "mark_inbox_read",
     ("POST", "/v1/inbox/read-before"): "mark_inbox_read_before",
     ("POST", "/v1/inbox/seen-before"): "mark_inbox_seen_before",
@@ -46,6 +47,7 @@ OF_OPERATORS = {
     ("DELETE", "/v1/installations/{installation_id}/preferences/{name}"): "remove_preference",
     ("PUT", "/v1/installations/{installation_id}/choices/{category}"): "choose_category",
     ("PUT", "/v1/installations/{installation_id}/quiet"): "set_quiet",
+    ("POST", "/v1/installations/{installation_id}/attributes"): "set_attributes",
 }
 OF_EVERYBODY = {
     ("POST", "/v1/owners/export"): "export_owner",

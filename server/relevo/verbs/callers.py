@@ -17,9 +17,9 @@ from relevo.operators import audit
 
 T = TypeVar("T")
 _OF_EVERY_TOKEN = frozenset({"export_owner", "block_owner", "unblock_owner", "forget_owner", "forget"})
-"""What the audit log records of every token: who read everything of a person, silenced them or deleted them."""
+"""The audit log records these actions of every token: exports of a person, silencing and deleting them."""
 _OFTEN = frozenset({"enqueue_event"})
-"""What an operator's token may do so often that beyond its share of an hour it is only counted."""
+"""The audit log only counts these actions of an operator's token beyond its share of an hour."""
 
 
 class Act(NamedTuple):

@@ -55,7 +55,7 @@ def enqueue(
 
 
 def _in_record(events: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Say what events are and for whom, by how many and not by name: who is forgotten later stands nowhere."""
+    """Return the types and audiences of events, with counts in place of names: the audit log keeps no name to forget."""
     if len(events) != 1:
         return {"events": len(events), "event_types": sorted({event["type"] for event in events})[:_MOST_NAMED]}
     [event] = events

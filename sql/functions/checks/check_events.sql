@@ -11,7 +11,7 @@ begin
     return;
   end if;
   begin
-    perform relevo.check_event(e) from jsonb_array_elements(events) as e where not relevo.is_plain_event(e); -- most are plain
+    perform relevo.check_event(e) from jsonb_array_elements(events) as e where relevo.is_plain_event(e) is not true; -- most are plain
     return;
   exception when invalid_parameter_value then
     null; -- which one is found below

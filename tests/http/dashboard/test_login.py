@@ -67,8 +67,8 @@ def test_who_does_not_get_in(served: Served) -> None:
     """A wrong token, one of too little a role, and one of a single project are told why; none of them gets a cookie."""
     for person, token, status, why in (
         (Person(served, None), "relevo_0123_x", 401, "unknown, revoked or expired"),
-        (Person(served, "app"), None, 403, "of role app"),
-        (Person(served, "viewer", project="shop"), None, 403, "project shop alone"),
+        (Person(served, "app"), None, 403, "This token has the role app."),
+        (Person(served, "viewer", project="shop"), None, 403, "This token is for project shop only."),
     ):
         answer = person.log_in(token)
         assert (answer.status_code, why in answer.text) == (status, True)
