@@ -55,7 +55,7 @@ def enqueue(
 
 
 def _in_record(events: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the types and audiences of events, with counts in place of names: the audit log keeps no name to forget."""
+    """Return the types and audiences of events, with counts in place of names, which a person may have forgotten."""
     if len(events) != 1:
         return {"events": len(events), "event_types": sorted({event["type"] for event in events})[:_MOST_NAMED]}
     [event] = events
