@@ -40,7 +40,7 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
     folder = tmp_path_factory.mktemp("wheel")
     ignored = (ROOT / ".gitignore").read_text().replace("/", "").split()
     clone = shutil.copytree(ROOT, folder / "clone", ignore=shutil.ignore_patterns(".git", *ignored))
-    left_out = ("--without=server", "--without=kits", "--without=chart", "--without=rehearsal")
+    left_out = ("--without=server", "--without=kits", "--without=chart", "--without=rehearsal", "--without=examples")
     words = (clone / "scripts" / "make_dist.py", *left_out)
     said = run(*words, cwd=folder, PATH="/usr/bin:/bin", DOCKER_HOST="tcp://127.0.0.1:9")
     return said, clone / "dist"
