@@ -16,7 +16,7 @@ from babel.messages.mofile import write_mo
 from babel.messages.pofile import read_po, write_po
 
 from relevo import cycles, sandbox
-from relevo.core import push_fields
+from relevo.core import hidden_texts, push_fields
 from relevo.core.i18n import DOMAIN, LOCALE
 from relevo.core.known_services import CODES
 from relevo.core.model import Lane, ReplyKind, Trigger
@@ -29,7 +29,7 @@ from relevo.operators.sources import CURSORS
 PLACES = [Path(str(each.__file__)).parent for each in (dashboard, sandbox)]
 BELOW = [
     *sorted(Path(health.__file__).parent.glob("*.py")),
-    *(Path(str(each.__file__)) for each in (reasons, formats, push_fields, *cycles.modules())),
+    *(Path(str(each.__file__)) for each in (reasons, formats, hidden_texts, push_fields, *cycles.modules())),
 ]
 PO = LOCALE / "es" / "LC_MESSAGES" / f"{DOMAIN}.po"
 MO = PO.with_suffix(".mo")

@@ -33,7 +33,7 @@ of 35 seconds.
 
 | caller | header |
 |---|---|
-| a token of role `app`, `viewer` or `operator` | `Authorization: Bearer relevo_…` |
+| a token of role `app`, `observer`, `viewer` or `operator` | `Authorization: Bearer relevo_…` |
 | a phone, for its own data | `Authorization: Bearer device_…`: the [secret](recipes-http.md#register-phones) |
 
 Each route below names the roles that may call it. A token of [one project](security-and-privacy.md#projects) reads and

@@ -20,7 +20,7 @@ create index audit_log_pauses on relevo.audit_log ((target ->> 'cycle'), at) whe
 create table relevo.api_tokens (
   id           text primary key check (id ~ '^[0-9a-f]{12}$'),
   name         text not null check (length(name) between 1 and 100),
-  role         text not null check (role in ('app', 'viewer', 'operator')),
+  role         text not null check (role in ('app', 'observer', 'viewer', 'operator')),
   project      text check (length(project) between 1 and 200),
   secret_hash  bytea not null check (octet_length(secret_hash) = 32), -- SHA-256 of the token
   created_at   timestamptz not null default now(),

@@ -87,7 +87,7 @@ def test_a_role_that_is_none_is_refused(processes: Processes) -> None:
     """An unknown role is wrong usage, and the known ones are named."""
     made = processes.relevo("token", "make", "x", "--role", "king")
     assert made.ends() == 2
-    assert "app, viewer, operator" in made.stderr
+    assert "app, observer, viewer, operator" in made.stderr
 
 
 def test_an_operator_lists_and_ends_sessions(processes: Processes, settings: Settings) -> None:

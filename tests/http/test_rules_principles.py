@@ -36,6 +36,18 @@ def test_a_viewer_changes_nothing() -> None:
     assert found == READS_BY_POST | OWN_SESSIONS
 
 
+def test_an_observer_reads_what_a_viewer_reads_but_texts() -> None:
+    """An observer opens nothing that a viewer does not, and no page or answer that is about texts or counts by them."""
+    open_to = {
+        role: {key for key, callers in WHO_MAY_CALL.items() if role in callers.roles} for role in ("observer", "viewer")
+    }
+    assert open_to["observer"] < open_to["viewer"]
+    assert {path for _, path in open_to["viewer"] - open_to["observer"]} == {
+        *("/v1/categories", "/v1/words", "/v1/words/preview", "/v1/words/{event_type}"),
+        *("/dashboard/sources", "/dashboard/compose", "/dashboard/compose/{event_id}"),
+    }
+
+
 def test_an_operator_may_do_what_others_may() -> None:
     """Whatever a token opens, an operator's token opens."""
     assert [key for key, rule in RULES.items() if rule.roles and "operator" not in rule.roles] == []

@@ -20,15 +20,18 @@ class Callers:
 
 
 ANYBODY = Callers()
-VIEWERS = Callers(frozenset({"operator", "viewer"}))
+VIEWERS = Callers(frozenset({"observer", "operator", "viewer"}))
 APPS = Callers(frozenset({"app", "operator"}), of_one_project=True)
-READERS = Callers(frozenset({"app", "operator", "viewer"}), of_one_project=True)
-READERS_OF_ALL = Callers(frozenset({"app", "operator", "viewer"}))
+READERS = Callers(frozenset({"app", "observer", "operator", "viewer"}), of_one_project=True)
+READERS_OF_TEXTS = Callers(frozenset({"app", "operator", "viewer"}), of_one_project=True)
+READERS_OF_ALL = Callers(frozenset({"app", "observer", "operator", "viewer"}))
+READERS_OF_ALL_TEXTS = Callers(frozenset({"app", "operator", "viewer"}))
 OPERATORS = Callers(frozenset({"operator"}))
 APPS_OF_ALL = Callers(frozenset({"app", "operator"}))
 PROVEN = Callers(proves_itself=True)
 PROVEN_BY_COOKIE = Callers(proves_itself=True, by_cookie=True)
-VIEWERS_BY_COOKIE = Callers(frozenset({"operator", "viewer"}), by_cookie=True)
+VIEWERS_BY_COOKIE = Callers(frozenset({"observer", "operator", "viewer"}), by_cookie=True)
+VIEWERS_OF_TEXTS_BY_COOKIE = Callers(frozenset({"operator", "viewer"}), by_cookie=True)
 OPERATORS_BY_COOKIE = Callers(frozenset({"operator"}), by_cookie=True)
 ANYBODY_BY_COOKIE = Callers(by_cookie=True)
 
@@ -80,10 +83,14 @@ _LISTED = (
         GET /v1/events/{event_id}/explanation
         GET /v1/quiet
         GET /v1/caps
+    """),
+    (READERS_OF_TEXTS, """
         GET /v1/categories
     """),
     (READERS_OF_ALL, """
         GET /v1/event-types
+    """),
+    (READERS_OF_ALL_TEXTS, """
         GET /v1/words
         POST /v1/words/preview
         GET /v1/words/{event_type}
@@ -148,17 +155,19 @@ _LISTED = (
         GET /dashboard/owners/{owner:path}
         GET /dashboard/runs
         GET /dashboard/runs/{run_id}
-        GET /dashboard/sources
         GET /dashboard/dead-letters
         GET /dashboard/archive
         GET /dashboard/audit
         GET /dashboard/sessions
         POST /dashboard/sessions/end
         POST /dashboard/sessions/end-own
+        GET /dashboard/{place:path}
+    """),
+    (VIEWERS_OF_TEXTS_BY_COOKIE, """
+        GET /dashboard/sources
         GET /dashboard/compose
         POST /dashboard/compose
         GET /dashboard/compose/{event_id}
-        GET /dashboard/{place:path}
     """),
     (OPERATORS_BY_COOKIE, """
         POST /dashboard/compose/send

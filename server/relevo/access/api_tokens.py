@@ -21,8 +21,10 @@ _NOBODY = hashlib.sha256(b"").digest()
 _MAX_NAME, _MAX_PROJECT, MAX_DAYS = 100, 200, 3_650
 MAX_LIMIT = 1_000
 
-Role = Literal["app", "viewer", "operator"]
+Role = Literal["app", "observer", "viewer", "operator"]
 ROLES: tuple[Role, ...] = get_args(Role)
+OBSERVER: Role = "observer"
+"""Reads as a viewer does, but no text: `relevo.core.hidden_texts` hides them."""
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,11 @@ cli.add_typer(sessions, name="sessions")
 def make(
     name: Annotated[str, typer.Argument(help="The program or person that uses the token.")],
     role: Annotated[
-        str, typer.Option(help="app (enqueue, register, read its events), viewer (read) or operator (everything).")
+        str,
+        typer.Option(
+            help="app (enqueue, register, read its events), observer (read, but no texts), viewer (read) or operator "
+            "(everything)."
+        ),
     ],
     project: Annotated[str | None, typer.Option(help="The token's only project. Default: all.")] = None,
     days: Annotated[

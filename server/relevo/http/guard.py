@@ -21,8 +21,9 @@ from starlette.routing import Match
 from starlette.types import Scope
 
 from relevo.access import api_tokens, sessions
-from relevo.access.api_tokens import Token
+from relevo.access.api_tokens import OBSERVER, Token
 from relevo.access.phones import NoProofError, Proof, Registered
+from relevo.core.hidden_texts import hiding
 from relevo.http.cached import FRESH_S
 from relevo.http.database_threads import DatabaseThreads, threads_of
 from relevo.http.problems import Problem, ProblemBody
@@ -273,7 +274,8 @@ class Guarded(APIRoute):
             await self.prove(request)
             if self.path.startswith(_API):
                 _refuse_unknown(request, known)
-            with audit.acting_as(f"{token.name} ({token.id})" if token else "nobody", "http"):
+            is_observer = token is not None and token.role == OBSERVER
+            with audit.acting_as(f"{token.name} ({token.id})" if token else "nobody", "http"), hiding(is_observer):
                 answer = await handle(request)
             if self.rule.roles == OPERATE.roles:
                 request.app.state.stats.forget()  # what an operator did is told to whoever asks next

@@ -8,15 +8,17 @@ from typing import Any
 import orjson
 from starlette.responses import Response
 
+from relevo.core.hidden_texts import shown
+
 
 class Json(Response):
-    """A JSON answer; instants are RFC 3339, in UTC."""
+    """A JSON answer; instants are RFC 3339, in UTC. It has no texts if they are hidden from the caller."""
 
     media_type = "application/json"
 
     def render(self, content: Any) -> bytes:
         """Write the content."""
-        return orjson.dumps(content, default=_plain, option=orjson.OPT_UTC_Z | orjson.OPT_NON_STR_KEYS)
+        return orjson.dumps(shown(content), default=_plain, option=orjson.OPT_UTC_Z | orjson.OPT_NON_STR_KEYS)
 
 
 _MOST_WHOLE = 2**63

@@ -1,7 +1,7 @@
 """The rights on routes: one rule per route, declared here and nowhere else.
 
-`app` is for the app's verbs, `viewer` reads what operators read, `operator` does everything. A route without a rule
-cannot be made.
+`app` is for the app's verbs, `viewer` reads what operators read, `observer` the same without texts, `operator` does
+everything. A route without a rule cannot be made.
 """
 
 from __future__ import annotations
@@ -40,10 +40,12 @@ FORM_BODY = 8_192
 
 ANYBODY = Rule()
 APP = Rule(frozenset({"app", "operator"}))
-READ = Rule(frozenset({"app", "viewer", "operator"}))
+READ = Rule(frozenset({"app", "observer", "viewer", "operator"}))
+READ_TEXTS = Rule(frozenset({"app", "viewer", "operator"}))
+READ_TYPES = replace(READ, scoped=False)
 SAVE_WORDS = replace(APP, scoped=False)
-READ_WORDS = replace(READ, scoped=False)
-VIEW = Rule(frozenset({"viewer", "operator"}), scoped=False)
+READ_WORDS = replace(READ_TEXTS, scoped=False)
+VIEW = Rule(frozenset({"observer", "viewer", "operator"}), scoped=False)
 OPERATE = Rule(frozenset({"operator"}), scoped=False)
 CONFIGURE = replace(OPERATE, weight=10)
 DEVICE = Rule(own_check=True, max_body=PHONE_BODY)
@@ -52,8 +54,10 @@ DOCUMENT = Rule(weight=2)
 OPEN_PAGE = Rule(page=True, weight=3)
 PREVIEW_WORDS = replace(READ_WORDS, weight=10)
 VIEW_PAGE = replace(VIEW, page=True)
+TEXTS_PAGE = Rule(frozenset({"viewer", "operator"}), scoped=False, page=True)
+"""Pages that are about texts, or that tell by a count which phones have an attribute: not for observers."""
 OPERATE_PAGE = replace(OPERATE, page=True)
-COMPOSE_PAGE = replace(VIEW_PAGE, weight=10)
+COMPOSE_PAGE = replace(TEXTS_PAGE, weight=10)
 
 _AT: dict[str, dict[str, Rule]] = {
     "/": {"GET": ANYBODY},
@@ -73,7 +77,7 @@ _AT: dict[str, dict[str, Rule]] = {
     "/v1/events/{event_id}/waits": {"GET": READ},
     "/v1/events/{event_id}/explanation": {"GET": READ},
     "/v1/events/explanation": {"POST": APP},
-    "/v1/event-types": {"GET": READ_WORDS},
+    "/v1/event-types": {"GET": READ_TYPES},
     "/v1/event-types/{event_type}": {"PUT": OPERATE, "DELETE": OPERATE},
     "/v1/ops/audit": {"GET": VIEW},
     "/v1/ops/stats": {"GET": VIEW},
@@ -96,7 +100,7 @@ _AT: dict[str, dict[str, Rule]] = {
     "/v1/owners/attributes": {"POST": APP},
     "/v1/quiet": {"GET": READ, "PUT": APP},
     "/v1/caps": {"GET": READ, "PUT": APP},
-    "/v1/categories": {"GET": READ},
+    "/v1/categories": {"GET": READ_TEXTS},
     "/v1/categories/{category}": {"PUT": OPERATE},
     "/v1/words": {"POST": SAVE_WORDS, "GET": READ_WORDS},
     "/v1/words/preview": {"POST": PREVIEW_WORDS},
@@ -138,7 +142,7 @@ _AT: dict[str, dict[str, Rule]] = {
     "/dashboard/owners/{owner:path}": {"GET": VIEW_PAGE},
     "/dashboard/runs": {"GET": VIEW_PAGE},
     "/dashboard/runs/{run_id}": {"GET": VIEW_PAGE},
-    "/dashboard/sources": {"GET": VIEW_PAGE},
+    "/dashboard/sources": {"GET": TEXTS_PAGE},
     "/dashboard/dead-letters": {"GET": VIEW_PAGE},
     "/dashboard/archive": {"GET": VIEW_PAGE},
     "/dashboard/audit": {"GET": VIEW_PAGE},
@@ -147,7 +151,7 @@ _AT: dict[str, dict[str, Rule]] = {
     "/dashboard/sessions/end-own": {"POST": VIEW_PAGE},
     "/dashboard/compose": {"GET": COMPOSE_PAGE, "POST": COMPOSE_PAGE},
     "/dashboard/compose/send": {"POST": OPERATE_PAGE},
-    "/dashboard/compose/{event_id}": {"GET": VIEW_PAGE},
+    "/dashboard/compose/{event_id}": {"GET": TEXTS_PAGE},
     "/dashboard/actions/{verb}": {"GET": OPERATE_PAGE, "POST": OPERATE_PAGE},
     "/dashboard/{place:path}": {"GET": VIEW_PAGE},
     "/guide": {"GET": OPEN_PAGE},

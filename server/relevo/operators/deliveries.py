@@ -13,6 +13,7 @@ from relevo.client import verbs
 from relevo.client.values import Explanation
 from relevo.core import queries
 from relevo.core.errors import UsageError
+from relevo.core.hidden_texts import shown
 from relevo.core.statuses import SENT
 from relevo.database.pool import Database
 from relevo.operators import runs
@@ -172,7 +173,7 @@ def push(database: Database, delivery_id: int) -> Push | None:
         return None
     event = next(iter(fetch(database, _SQL["find_event"], event_id=found["event_id"])), None)
     with database.connection() as connection:
-        why = verbs.explain(connection, found["event_id"], found["installation_id"])
+        why = shown(verbs.explain(connection, found["event_id"], found["installation_id"]))
     late = fetch(database, _SQL["list_late_tickets"], event_day=found["event_day"], id=delivery_id)
     changes = changes_since(database, found["event_id"], [found["installation_id"]]).get(found["installation_id"])
     title = event["title"] if event else ""

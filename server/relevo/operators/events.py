@@ -12,6 +12,7 @@ from relevo.client import verbs
 from relevo.client.progress import progress_of
 from relevo.client.values import EventStatus
 from relevo.core import queries
+from relevo.core.hidden_texts import shown
 from relevo.core.statuses import SENT
 from relevo.database.pool import Database
 from relevo.operators import reading, runs, timeline
@@ -160,7 +161,7 @@ def story(database: Database, event_id: int, *, requests_after: str = "") -> Sto
         return None
     event = next(iter(fetch(database, _SQL["read_event"], event_id=event_id, most=MOST_COUNTED)), None)
     with database.connection() as connection:
-        status = verbs.get(connection, event_id)
+        status = shown(verbs.get(connection, event_id))
     if event is None or status is None:
         return None
     place = {"event_id": event_id, "event_day": event["event_day"]}

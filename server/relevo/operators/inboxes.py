@@ -9,6 +9,7 @@ from uuid import UUID
 
 from relevo.client import inboxes
 from relevo.client.inboxes import InboxCounts, InboxPage, Status
+from relevo.core.hidden_texts import shown
 from relevo.database.pool import Database
 
 _SHOWN = 10
@@ -39,7 +40,7 @@ def read(
     with database.connection() as connection:
         page = inboxes.inbox(connection, **whose, status=status, before=before, limit=limit)
         counts = inboxes.inbox_counts(connection, **whose)
-    return Inbox(page, counts, project)
+    return Inbox(shown(page), counts, project)
 
 
 def of_owner(database: Database, owner: str, projects: Sequence[str]) -> list[Inbox]:

@@ -9,6 +9,7 @@ from uuid import UUID
 from relevo.client import verbs
 from relevo.client.values import Explanation
 from relevo.core import queries
+from relevo.core.hidden_texts import shown
 from relevo.database.pool import Database
 from relevo.operators.reading import MAX_LIMIT, Row, fetch, storable
 
@@ -103,7 +104,7 @@ def explain(database: Database, event_id: int, installations: Sequence[UUID]) ->
     asked = installations[:MOST_PHONES]
     changes = changes_since(database, event_id, asked)
     with database.connection() as connection:
-        return [Reason(each, verbs.explain(connection, event_id, each), changes.get(each)) for each in asked]
+        return [Reason(each, shown(verbs.explain(connection, event_id, each)), changes.get(each)) for each in asked]
 
 
 @dataclass(frozen=True)

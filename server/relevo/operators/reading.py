@@ -14,6 +14,7 @@ from psycopg import errors as pg
 from psycopg.rows import dict_row
 
 from relevo.core.errors import MigrationError, UsageError
+from relevo.core.hidden_texts import shown
 from relevo.database.pool import Database
 
 MAX_LIMIT = 1_000
@@ -36,9 +37,9 @@ class Page:
 
 
 def fetch(database: Database, statement: bytes, /, **parameters: object) -> list[Row]:
-    """Return the rows of a statement."""
+    """Return the rows of a statement; without texts if they are hidden from who calls."""
     with of_this_version(), database.connection() as connection, connection.cursor(row_factory=dict_row) as cursor:
-        return cursor.execute(statement, parameters).fetchall()
+        return shown(cursor.execute(statement, parameters).fetchall())
 
 
 def fetch_by_key(database: Database, statement: bytes, /, **parameters: object) -> list[Row]:
@@ -48,7 +49,7 @@ def fetch_by_key(database: Database, statement: bytes, /, **parameters: object) 
         database.transaction("bound_by_key") as connection,
         connection.cursor(row_factory=dict_row) as cursor,
     ):
-        return cursor.execute(statement, parameters).fetchall()
+        return shown(cursor.execute(statement, parameters).fetchall())
 
 
 @contextmanager

@@ -157,7 +157,9 @@ def test_only_an_operators_token_brings_tools_that_act(session: Session) -> None
     assert Assistant(with_token(session, "viewer")).tools() == READS
     assert Assistant(with_token(session, "operator")).tools() == READS | ACTS
     for role, more in (("app", {}), ("viewer", {"project": "@acme/app"})):
-        with pytest.raises(UsageError, match="An assistant needs a viewer's or an operator's token for all projects"):
+        with pytest.raises(
+            UsageError, match="An assistant needs an observer's, viewer's or operator's token for all projects"
+        ):
             with_token(session, role, **more).caller()
 
 

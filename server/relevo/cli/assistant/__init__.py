@@ -23,11 +23,13 @@ def serve_assistant(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="A file of mode 600 with a viewer's or an operator's token. Without a token the assistant only reads.",
+            help="A file of mode 600 with a token: an observer's (reads no texts), a viewer's or an operator's. "
+            "Without a token the assistant only reads.",
         ),
     ] = None,
     hide_texts: Annotated[
-        bool, typer.Option("--hide-texts", help="Leave titles and bodies out of every answer.")
+        bool,
+        typer.Option("--hide-texts", help="Leave texts out of every answer, as for an observer, and refuse previews."),
     ] = False,
 ) -> None:
     """Serve an assistant over standard input and output, by the Model Context Protocol.

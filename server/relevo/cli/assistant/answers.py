@@ -10,7 +10,8 @@ from markupsafe import Markup
 
 from relevo.cli.common import cycle_facts
 from relevo.config import Settings
-from relevo.core.errors import NotFoundError
+from relevo.core.errors import NotFoundError, UsageError
+from relevo.core.hidden_texts import hides
 from relevo.database.pool import Database
 from relevo.http.dashboard import explanations, guide
 from relevo.operators import events, fleet, inboxes, phones, reasons, runs, search
@@ -20,7 +21,6 @@ from relevo.operators.reading import Row, as_uuid
 from relevo.verbs import events as verbs
 from relevo.verbs.callers import Caller
 
-HIDDEN = "(hidden)"
 _LONGEST_PAGE = 60_000
 _MOST_ROWS = 20
 _OF_CYCLE = ("cycle", "source", "last_outcome", "quiet_s", "paused_reason", "off")
@@ -44,8 +44,6 @@ class Answers:
 
     caller: Caller
     settings: Settings
-    hides_texts: bool = False
-    """Whether titles and bodies are left out of every answer."""
 
     @property
     def database(self) -> Database:
@@ -77,7 +75,7 @@ class Answers:
             raise NotFoundError(f"There is no event {number} any more.", hint="It was archived.")
         nobody = story.nobody
         return {
-            "event": self._shown(_some(story.event, _OF_EVENT)),
+            "event": _some(story.event, _OF_EVENT),
             "progress": story.status.progress,
             "deliveries": dict(story.counts),
             "reached_nobody_because": None if nobody is None else explanations.nobody(nobody, story.event["owners"]),
@@ -122,7 +120,7 @@ class Answers:
         return {
             "phones": [self._phone(row, seen.preferences.get(row["installation_id"], [])) for row in seen.rows],
             "latest_events": [
-                self._shown(dict(each.event)) | {"phones": [_reason(reason) for reason in each.reasons]}
+                dict(each.event) | {"phones": [_reason(reason) for reason in each.reasons]}
                 for each in phones.recent(self.database, ids)
             ],
             "inboxes": [
@@ -134,7 +132,12 @@ class Answers:
         }
 
     def preview(self, event: Mapping[str, Any]) -> Row:
-        """Return whom an event would reach if it were enqueued now; nothing is enqueued."""
+        """Return whom an event would reach if it were enqueued now; nothing is enqueued.
+
+        With hidden texts there is none: whom it would reach tells attributes and words of preferences.
+        """
+        if hides():
+            raise UsageError("Texts are hidden here, and a preview would tell some of them.")
         told = verbs.preview(self.caller, {"key": "preview", **event}, sample=_MOST_ROWS)
         return dict(told.raw)
 
@@ -142,7 +145,7 @@ class Answers:
         """Return events, owners and phones that a number, a key, a name or an id leads to."""
         found = search.find(self.database, text)
         return {
-            "events": [self._shown(_some(row, _OF_FOUND)) for row in [*found.events, *found.tenders]],
+            "events": [_some(row, _OF_FOUND) for row in [*found.events, *found.tenders]],
             "owners": found.owners,
             "phones": [_some(row, ("installation_id", "owner", "project")) for row in found.phones],
         }
@@ -173,22 +176,18 @@ class Answers:
         several = ", ".join(str(row["id"]) for row in found[:_MOST_ROWS])
         raise NotFoundError("Several events have this key.", hint=f"Name one by its number: {several}.")
 
-    def _shown(self, row: Row) -> Row:
-        """Return a row, its texts hidden if they are to be."""
-        return row | {each: HIDDEN for each in _TEXTS if row.get(each)} if self.hides_texts else row
-
     def _phone(self, row: Row, preferences: Sequence[Row]) -> Row:
         why_not = None if row["receives"] else _plain(reasons.not_allowed(row["why_not"]))
         return _some(row, _OF_PHONE) | {"does_not_receive_because": why_not, "preferences": len(preferences)}
 
     def _item(self, item: Row) -> Row:
         kept = ("event_id", "type", "category", *_TEXTS, "at", "seen_at", "read_at", "archived_at")
-        return self._shown(_some(item, kept))
+        return _some(item, kept)
 
     def _push(self, row: Row) -> Row:
         kept = ("id", "event_id", "event_type", "installation_id", "status", "attempt_count", "created_at", *_TEXTS)
         meaning = _plain(reasons.briefly(row["status"], row["last_error_code"]))
-        return self._shown(_some(row, kept)) | {"meaning": meaning}
+        return _some(row, kept) | {"meaning": meaning}
 
 
 def _problem(problem: Any) -> Row:

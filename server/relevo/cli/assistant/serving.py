@@ -14,11 +14,13 @@ from pydantic import Field
 from pydantic_core import to_jsonable_python
 
 from relevo.access import api_tokens
+from relevo.access.api_tokens import OBSERVER
 from relevo.access.phones import Proof
 from relevo.cli.assistant.acts import Acts
 from relevo.cli.assistant.answers import Answers
 from relevo.config import Settings
 from relevo.core.errors import RelevoError, UsageError
+from relevo.core.hidden_texts import hiding
 from relevo.core.version import __version__
 from relevo.database.pool import Database
 from relevo.operators import audit
@@ -51,6 +53,7 @@ class Session:
     written_token: str = ""
     """The token it was given; without one it only reads."""
     hides_texts: bool = False
+    """Whether texts are left out of every answer; an observer's token hides them, too."""
 
     def caller(self) -> Caller:
         """Return who calls; the token is checked at each call, so that a revoked one ends at once."""
@@ -62,7 +65,8 @@ class Session:
         if token.role == "app" or token.project is not None:
             raise UsageError(
                 f"This token is of role {token.role} for {token.project or 'all projects'}.",
-                hint="An assistant needs a viewer's or an operator's token for all projects: `relevo token make`.",
+                hint="An assistant needs an observer's, viewer's or operator's token for all projects: "
+                "`relevo token make`.",
             )
         return Caller(self.database, Proof(token))
 
@@ -76,7 +80,10 @@ class Session:
         """Answer one call: with an entry in the audit log, and errors as sentences that the assistant can read."""
         try:
             with audit.recorded(self.database, "answer_assistant", tool=tool, **target):
-                yield Answers(self.caller(), self.settings, self.hides_texts)
+                caller = self.caller()
+                is_observer = caller.token is not None and caller.token.role == OBSERVER
+                with hiding(self.hides_texts or is_observer):
+                    yield Answers(caller, self.settings)
         except RelevoError as error:
             raise ToolError(str(error)) from error
 

@@ -32,7 +32,7 @@ from relevo.http.dashboard.templating import ENVIRONMENT
 from relevo.http.database_threads import threads_of
 from relevo.http.guard import COOKIE, Guarded, cookie_name, is_https, session_cookie
 from relevo.http.problems import Problem, of_error, request_id_of
-from relevo.http.rules import OPERATE_PAGE
+from relevo.http.rules import OPERATE_PAGE, rule_of
 from relevo.operators import fleet
 
 P = ParamSpec("P")
@@ -43,7 +43,12 @@ _UNAUTHORISED = 401
 _FAILED = 500
 _NONCE = 43
 _BY_LINK = N_("login link")
-_ROLES = {"app": N_("app"), "viewer": N_("viewer"), "operator": N_("operator")}
+_ROLES = {
+    "app": N_("app"),
+    "observer": N_("observer"),
+    "viewer": N_("viewer"),
+    "operator": N_("operator"),
+}
 FORM_COOKIE = "relevo_form"
 ACTED_COOKIE = "relevo_acted"
 """Tells for a while that somebody has just done something: until it is sure to be on the replica, too."""
@@ -219,14 +224,20 @@ async def _look_what_is_used(request: Request) -> None:
 
 
 def _menu(request: Request) -> dict[str, str]:
-    """Return the pages of the navigation with their names; those of what is neither set nor found are left out."""
+    """Return the pages of the navigation with their names, for who looks; without what is neither set nor found."""
+    caller: Token | None = getattr(request.state, "caller", None)
     settings: Settings = request.app.state.relevo.settings
     found: dict[str, bool] = getattr(request.app.state, "menu_found", {})
     used = {
         SOURCES: settings.sources or found.get("sources"),
         ARCHIVE: settings.archive_bucket or settings.archive_folder or found.get("archive"),
     }
-    return {path: gettext(name) for path, name in PAGES.items() if used.get(path, True) or request.url.path == path}
+    return {
+        path: gettext(name)
+        for path, name in PAGES.items()
+        if (used.get(path, True) or request.url.path == path)
+        and (caller is None or caller.role in rule_of("GET", path).roles)
+    }
 
 
 def login_page(
