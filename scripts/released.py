@@ -35,9 +35,17 @@ class Thing(NamedTuple):
 
 
 def versions() -> list[str]:
-    """Return the frozen versions, oldest first."""
-    found = [path.name for path in RELEASED.iterdir() if path.is_dir()]
-    return sorted(found, key=lambda version: [int(part) for part in re.findall(r"\d+", version)])
+    """Return the frozen versions, oldest first: from the first on, databases are upgraded."""
+    return sorted((path.name for path in RELEASED.iterdir() if path.is_dir()), key=_ordered)
+
+
+def before(version: str) -> list[str]:
+    """Return the frozen versions before a version, oldest first; one in work counts as its release."""
+    return [each for each in versions() if _ordered(each) < _ordered(version)]
+
+
+def _ordered(version: str) -> list[int]:
+    return [int(part) for part in re.findall(r"\d+", version)[:3]]
 
 
 def make(dsn: str, version: str) -> None:

@@ -201,6 +201,25 @@ def test_forget_is_a_command(dsn, monkeypatch, capsys, conn) -> None:
     assert "There is no installation" in unknown.err
 
 
+def test_one_phone_is_forgotten_beside_owners(dsn, monkeypatch, capsys, conn) -> None:
+    """`relevo owner forget --phone` deletes one installation, names one that is not there, and takes an owner or a phone."""
+    ask = make_command(monkeypatch, capsys, dsn)
+    phone, other = (verbs.register(conn, Installation(token(), owner="ana")) for _ in range(2))
+    assert ask("owner", "forget", "--phone", phone, "--json").lines == [
+        {"installation_id": str(phone), "installations": 1}
+    ]
+    assert conn.execute("select installation_id from relevo.device_installations").fetchall() == [(other,)]
+    for words, said in (
+        (("--phone", phone), "There is no installation"),
+        (("--phone", "7"), "7 is not an installation id"),
+        (("ana", "--phone", other), "Name an owner or an installation"),
+        ((), "Name an owner or an installation"),
+    ):
+        refused = ask("owner", "forget", *words)
+        assert (refused.code, said in refused.err) == (2, True), refused.err
+    assert conn.execute("select installation_id from relevo.device_installations").fetchall() == [(other,)]
+
+
 def test_make_restore_needs_a_month() -> None:
     """`make restore` without a name asks for one."""
     root = Path(__file__).parents[2]

@@ -1,4 +1,4 @@
-"""Commands that `relevo apply` made needless are not listed any more; they work as they did, with a warning, until 0.6."""
+"""Commands that another command made needless are not listed any more; they work as they did, with a warning, until 0.6."""
 
 from __future__ import annotations
 
@@ -11,7 +11,18 @@ from typer.main import get_group
 from relevo import cli
 from support.relevo_command import Command
 
-REPLACED = {"category set", "cap set"}
+REPLACED = {
+    "cap list",
+    "cap set",
+    "category list",
+    "category set",
+    "forget",
+    "version",
+    "words check",
+    "words language",
+}
+BEFORE = 68
+"""How many commands were listed before `relevo apply`."""
 
 
 def commands() -> Iterator[tuple[str, Any]]:
@@ -24,8 +35,18 @@ def commands() -> Iterator[tuple[str, Any]]:
 
 
 def test_they_are_not_listed() -> None:
-    """What is hidden is what apply replaces, and all else is listed."""
+    """What is hidden is what another command replaces, and all else is listed, which is less than before `relevo apply`."""
     assert {name for name, each in commands() if each.hidden} == REPLACED
+    assert sum(not each.hidden for _, each in commands()) < BEFORE
+
+
+def test_no_group_without_commands_is_listed() -> None:
+    """A group whose commands are all hidden is hidden, too: its name leads nowhere."""
+    group = get_group(cli.cli)
+    for name in group.list_commands(typer.Context(group)):
+        found = group.get_command(typer.Context(group), name)
+        if below := getattr(found, "commands", None):
+            assert found.hidden == all(each.hidden for each in below.values()), name
 
 
 def test_what_is_replaced_works_and_says_so(conn: Any, command: Command) -> None:
@@ -40,3 +61,19 @@ def test_what_is_replaced_works_and_says_so(conn: Any, command: Command) -> None
         assert "0.6" not in done.out
     assert conn.execute("select rule from relevo.categories where category = 'offers'").fetchall() == [("off",)]
     assert conn.execute("select most from relevo.caps").fetchall() == [(5,)]
+
+
+def test_the_others_name_what_does_the_same(conn: Any, command: Command) -> None:
+    """What only lists, checks, shows or deletes names on stderr the command or option to use, and does it."""
+    for words, instead in (
+        (("version",), "relevo --version"),
+        (("cap", "list", "--json"), "relevo apply --export"),
+        (("category", "list", "--json"), "relevo owner show"),
+        (("forget", "--owner", "ana", "--json"), "relevo owner forget OWNER"),
+        (("words", "language", "es", "--json"), "projects.NAME.language"),
+    ):
+        done = command(*words)
+        assert done.code == 0
+        assert instead in " ".join(done.err.split())
+        assert "0.6" not in done.out
+    assert conn.execute("select locale from relevo.project_locales").fetchall() == [("es",)]

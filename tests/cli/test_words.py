@@ -36,7 +36,10 @@ def test_the_page_keeps_its_word(conn: psycopg.Connection[Any], command: Command
     }
     assert "5 licitaciones nuevas" in PAGE.read_text(encoding="utf-8")
     assert texts["pl"]["title"] == "5 nowych przetargów"
-    assert command("words", "check", file).out.strip().endswith("tenders.new is well in en, es, pl, es-CL.")
+    dry = command("words", "set", file, "--dry-run")
+    assert dry.out.strip().endswith("tenders.new is well in en, es, pl, es-CL.")
+    checked = command("words", "check", file)
+    assert (checked.out, "relevo words set --dry-run" in checked.err) == (dry.out, True), "the old name, until 0.6"
     assert conn.execute("select from relevo.wordings").fetchall() == []
     assert command("words", "show").out.strip() == "No event type has texts yet: `relevo words set FILE` saves them."
     assert command("words", "set", file).out.strip() == "Version 1 of tenders.new is saved."
@@ -87,6 +90,6 @@ def test_what_is_wrong_is_named(conn: psycopg.Connection[Any], command: Command,
 def test_without_icu(command: Command, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the extra the command says what to install."""
     monkeypatch.setattr(wordings, "is_available", lambda: False)
-    said = command("words", "check", file)
+    said = command("words", "set", file, "--dry-run")
     assert said.code != 0
     assert "pip install 'relevo[words]'" in said.err.replace("\n", " ")

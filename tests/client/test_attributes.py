@@ -222,6 +222,40 @@ def test_a_push_goes_to_no_other_owner(build: Any, conn: psycopg.Connection[Any]
     assert (told.gets_it, told.rule) == (False, "owner_changed")
 
 
+def test_what_holds_when_it_looks(build: Any, conn: psycopg.Connection[Any], known: dict[str, UUID]) -> None:
+    """Fan-out goes by the attributes of its moment, whatever they were at the enqueue; later ones take nothing back and add nobody."""
+    done = relevo.enqueue(conn, wanted("shop", plan="pro"))
+    relevo.set_attributes(conn, {"plan": "free"}, owner="ana", project="shop")
+    relevo.set_attributes(conn, {"plan": "pro"}, owner="bea", project="shop")
+    fan_out(build())
+    relevo.set_attributes(conn, {"plan": "free"}, owner="bea", project="shop")
+    relevo.set_attributes(conn, {"plan": "pro"}, owner="ana", project="shop")
+    fan_out(build())
+    rows = conn.execute(
+        "select installation_id, status from relevo.notification_deliveries where notification_event_id = %s",
+        [done.event_id],
+    )
+    assert rows.fetchall() == [(known["bea"], "pending")]
+    assert relevo.explain(conn, done.event_id, known["bea"]).gets_it
+
+
+def test_a_change_between_slices_reaches_nobody_twice(
+    build: Any, conn: psycopg.Connection[Any], known: dict[str, UUID]
+) -> None:
+    """A phone that has the value, loses it and has it again while slices go out gets one delivery at most."""
+    done = relevo.enqueue(conn, wanted(None, plan=["pro", "free", "trial"]))
+    app = build(fanout_slice_size=1)
+    for plan in ("none", "pro", "none", "pro", "pro", "pro"):
+        fan_out(app)
+        relevo.set_attributes(conn, {"plan": plan}, owner="ana", project="shop")
+    fan_out_to_the_end(app)
+    rows = conn.execute(
+        "select installation_id from relevo.notification_deliveries where notification_event_id = %s", [done.event_id]
+    ).fetchall()
+    assert len(rows) == len(set(rows))
+    assert {known["bea"], known["ana_tablet"], known["ana_bank"]} <= {row[0] for row in rows}
+
+
 def test_why_not(conn: psycopg.Connection[Any], known: dict[str, UUID]) -> None:
     """The explanation names the attribute, what it is and what the event is for."""
     told = relevo.explain(conn, wanted("shop", plan="pro"), known["bea"])

@@ -303,11 +303,11 @@ def test_a_call_goes_on_while_its_function_is_made_anew(database: Database, empt
 
 @pytest.fixture
 def of_before(empty_database: str, admin: Look) -> str:
-    """A database of the last release."""
+    """A database of the first release that is upgraded."""
     name = psycopg.conninfo.conninfo_to_dict(empty_database)["dbname"]
     admin.execute(f"drop database {name}".encode())
     admin.execute(f"create database {name}".encode())
-    released.make(empty_database, released.versions()[-1])
+    released.make(empty_database, released.versions()[0])
     return empty_database
 
 

@@ -11,9 +11,11 @@ import psycopg
 import pytest
 
 import released
+from relevo import __version__
 from relevo.client import verbs
 from relevo.client.values import Event
 from relevo.sandbox import Sandbox
+from support import soak
 from support.deliveries import add_deliveries
 from support.phones import add_phones
 from support.processes import Processes, eventually
@@ -69,12 +71,12 @@ def settles(conn: psycopg.Connection[Any]) -> int:
     return int(calls)
 
 
-def test_nothing_is_lost_or_doubled(empty_database: str, processes: Processes, tmp_path: Path) -> None:
+@pytest.mark.parametrize("last", soak.cases(released.before(__version__)[-1:], whole=released.before(__version__)))
+def test_nothing_is_lost_or_doubled(empty_database: str, processes: Processes, tmp_path: Path, last: str) -> None:
     """Both send under load on the migrated database; what was queued or enqueued whenever arrives exactly once.
 
     The old one settles as usual there, and not in the slower way that it has for when that fails.
     """
-    last = released.versions()[-1]
     released.make(empty_database, last)
     with Sandbox(rate_per_s=0, receipt_delay_s=0) as sandbox, psycopg.connect(empty_database, autocommit=True) as conn:
         conn.execute(f"alter database {conn.info.dbname} set track_functions = 'all'".encode())

@@ -39,6 +39,7 @@ from relevo.cli.common import (
     read_installation,
     say,
     several,
+    warn_of_leaving,
 )
 from relevo.config import Settings
 from relevo.core.errors import (
@@ -304,7 +305,7 @@ def _record(settings: Settings, records: Sequence[Manifest]) -> None:
         iceberg.record(database, records)
 
 
-@cli.command(epilog="Example: relevo forget 0d9e5b0a-6c1f-4b8e-9d53-1f2a3b4c5d6e")
+@cli.command(hidden=True, epilog="Example: relevo forget 0d9e5b0a-6c1f-4b8e-9d53-1f2a3b4c5d6e")
 def forget(
     installation: Annotated[
         UUID | None, typer.Argument(parser=read_installation, metavar="INSTALLATION", help="The installation.")
@@ -314,6 +315,7 @@ def forget(
 ) -> None:
     """Forget a person: delete an installation, or an owner, and all that leads to the person. Archived rows hold a
     random key."""
+    warn_of_leaving("relevo forget", "use `relevo owner forget OWNER`, or `relevo owner forget --phone INSTALLATION`")
     if (installation is None) == (owner is None):
         raise UsageError(
             "No installation or owner is named.", hint="`relevo forget INSTALLATION` or `relevo forget --owner OWNER`."

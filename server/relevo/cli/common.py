@@ -386,9 +386,12 @@ def warn_of_sound(settings: Settings, *, silently: bool = True) -> None:
 
 def warn_of_apply(command: str, place: str) -> None:
     """Warn that a command leaves in 0.6, for a part of the file of `relevo apply` sets the same."""
-    err.print(
-        f"[yellow]relevo:[/] `{command}` leaves in 0.6: set `{place}` in a file for `relevo apply`.", soft_wrap=True
-    )
+    warn_of_leaving(command, f"set `{place}` in a file for `relevo apply`")
+
+
+def warn_of_leaving(command: str, instead: str) -> None:
+    """Warn that a command leaves in 0.6, and name what does the same."""
+    err.print(f"[yellow]relevo:[/] `{command}` leaves in 0.6: {instead}.", soft_wrap=True)
 
 
 def say(words: str, told: Mapping[str, Any], *, as_json: bool) -> None:

@@ -28,16 +28,18 @@ from relevo.cli.common import (
     several,
     shortened,
     warn_of_apply,
+    warn_of_leaving,
     warn_of_sound,
 )
 from relevo.client import consent
 from relevo.client import quiet as client_quiet
 from relevo.client.inboxes import MOST_AT_ONCE, InboxItem, Status
-from relevo.core.errors import UsageError
+from relevo.core.errors import NotFoundError, UsageError
 from relevo.database.pool import Database
 from relevo.operators import inboxes, owners
 from relevo.verbs import choices
 from relevo.verbs import owners as verbs
+from relevo.verbs import phones as phone_verbs
 from relevo.verbs import quiet as quiet_verbs
 from relevo.verbs.callers import operator
 
@@ -45,11 +47,11 @@ cli = typer.Typer()
 owner = typer.Typer(help="Owners and their data: show, export, block, forget.", no_args_is_help=True)
 cli.add_typer(owner, name="owner")
 category = typer.Typer(help="Categories that people may choose: list, set.", no_args_is_help=True)
-cli.add_typer(category, name="category")
+cli.add_typer(category, name="category", hidden=True)
 quiet = typer.Typer(help="Quiet hours of owners, phones and projects: set, show.", no_args_is_help=True)
 cli.add_typer(quiet, name="quiet")
 cap = typer.Typer(help="Caps on how much one person is sent: list, set.", no_args_is_help=True)
-cli.add_typer(cap, name="cap")
+cli.add_typer(cap, name="cap", hidden=True)
 
 Name = Annotated[str, typer.Argument(metavar="OWNER", help="The owner's name, as your app registered the phones.")]
 Project = Annotated[str | None, typer.Option(help="The project. Default: all.")]
@@ -171,22 +173,50 @@ def unblock(name: Name, project: Project = None, as_json: AsJson = False) -> Non
     say(words, {"owner": name, "blocked": False, "installations": count}, as_json=as_json)
 
 
-@owner.command(epilog="Example: relevo owner forget user-7")
-def forget(name: Name, as_json: AsJson = False) -> None:
-    """Delete an owner: all phones, the texts sent to the owner alone, marks, choices and the name."""
+@owner.command(epilog="Example: `relevo owner forget user-7`, or `--phone INSTALLATION` for one phone.")
+def forget(
+    name: Annotated[str | None, typer.Argument(metavar="OWNER", help="The owner's name.", show_default=False)] = None,
+    phone: Annotated[
+        UUID | None,
+        typer.Option(
+            "--phone", parser=read_installation, metavar="UUID", help="Instead of an owner: one installation."
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Delete an owner: all phones, the texts sent to the owner alone, marks, choices and the name.
+
+    With --phone, delete one installation and the texts sent to it alone. Archived rows hold a random key.
+    """
+    if (name is None) == (phone is None):
+        raise UsageError(
+            "Name an owner or an installation.", hint="`relevo owner forget OWNER`, or --phone INSTALLATION."
+        )
     with prepared_database() as database:
-        count = verbs.forget(operator(database), name)
-    words = f"{as_written(name)} is forgotten, with {several(count, 'phone')}."
-    say(words, {"owner": name, "installations": count}, as_json=as_json)
+        if name is not None:
+            count = verbs.forget(operator(database), name)
+            words = f"{as_written(name)} is forgotten, with {several(count, 'phone')}."
+            say(words, {"owner": name, "installations": count}, as_json=as_json)
+            return
+        assert phone is not None  # one of the two is given
+        try:
+            phone_verbs.forget(operator(database), phone)
+        except NotFoundError as error:
+            raise UsageError(error.message, hint="`relevo installations` lists them.") from None
+    told = {"installation_id": phone, "installations": 1}
+    say(f"Installation {phone} is forgotten.", told, as_json=as_json)
 
 
-@category.command(name="list", epilog="Example: relevo category list --locale es-CL")
+@category.command(name="list", hidden=True, epilog="Example: relevo category list --locale es-CL")
 def list_categories(
     locale: Annotated[str | None, typer.Option(help="The language of the names, such as es-CL.")] = None,
     for_owner: Annotated[str | None, typer.Option("--owner", help="Show this owner's choices, too.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """List the categories that people may choose, and whether they are on."""
+    warn_of_leaving(
+        "relevo category list", "use `relevo apply --export`, or `relevo owner show` for an owner's choices"
+    )
     with prepared_database(load_settings(only_looks=True)) as database, database.transaction() as connection:
         found = consent.list_categories(connection, owner=for_owner, locale=locale)
     columns = {
@@ -333,11 +363,12 @@ def show_quiet(
         out.print(f"Quiet now, until {found.quiet_until:%Y-%m-%d %H:%M:%SZ}.")
 
 
-@cap.command(name="list", epilog="Example: relevo cap list --json")
+@cap.command(name="list", hidden=True, epilog="Example: relevo cap list --json")
 def list_caps(
     project: Annotated[str | None, typer.Option(help="Only caps of this project.")] = None, as_json: AsJson = False
 ) -> None:
     """List the caps."""
+    warn_of_leaving("relevo cap list", "use `relevo apply --export`")
     with prepared_database(load_settings(only_looks=True)) as database:
         found = quiet_verbs.list_caps(operator(database), project)
     columns = {

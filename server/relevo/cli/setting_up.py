@@ -28,6 +28,7 @@ from relevo.cli.common import (
     progress,
     say,
     user,
+    warn_of_leaving,
 )
 from relevo.core.errors import UsageError
 from relevo.core.version import __version__
@@ -235,9 +236,10 @@ def _psql_call(dsn: str, words: Sequence[str]) -> tuple[list[str], dict[str, str
     return ["-d", make_conninfo("", **given), *words], more
 
 
-@cli.command(epilog="Example: relevo version")
+@cli.command(hidden=True, epilog="Example: relevo version")
 def version(as_json: AsJson = False) -> None:
     """Show the version."""
+    warn_of_leaving("relevo version", "use `relevo --version`")
     say(__version__, {"version": __version__}, as_json=as_json)
 
 

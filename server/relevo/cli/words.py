@@ -12,7 +12,17 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
-from relevo.cli.common import AsJson, load_settings, open_database, out, prepared_database, print_json, say
+from relevo.cli.common import (
+    AsJson,
+    load_settings,
+    open_database,
+    out,
+    prepared_database,
+    print_json,
+    say,
+    warn_of_apply,
+    warn_of_leaving,
+)
 from relevo.core.errors import InvalidInputError, UsageError
 from relevo.core.wordings import Text, Wording
 from relevo.database.pool import Database
@@ -28,12 +38,19 @@ Files = Annotated[
 
 
 @words.command("set", epilog="Example: relevo words set texts/*.toml")
-def set_words(files: Files, as_json: AsJson = False) -> None:
+def set_words(
+    files: Files,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only check the files, as if they were saved.")] = False,
+    as_json: AsJson = False,
+) -> None:
     """Save texts of event types, each as the next version of its type.
 
     Relevo checks all files before it saves the first: every argument is known, and every language renders with the
     sample and fits the push services of this fleet. A text equal to the current version makes no new version.
     """
+    if dry_run:
+        _check(files, as_json=as_json)
+        return
     parsed = [_parse(file) for file in files]
     with prepared_database() as database:
         with database.connection() as connection:
@@ -48,9 +65,14 @@ def set_words(files: Files, as_json: AsJson = False) -> None:
             say(f"Version {saved.version} of {escape(wording.event_type)} {told}.", done, as_json=as_json)
 
 
-@words.command(epilog="Example: relevo words check texts/*.toml")
+@words.command(hidden=True, epilog="Example: relevo words check texts/*.toml")
 def check(files: Files, as_json: AsJson = False) -> None:
     """Check texts of event types as if they were saved."""
+    warn_of_leaving("relevo words check", "use `relevo words set --dry-run`")
+    _check(files, as_json=as_json)
+
+
+def _check(files: Sequence[Path], *, as_json: bool) -> None:
     with open_database(load_settings()) as database, database.connection() as connection:
         providers = texts.providers_of(connection)
     for file in files:
@@ -106,7 +128,7 @@ def show(
         _show(wording.event_type, texts.preview(wording), as_json=False)
 
 
-@words.command(epilog="Example: relevo words language es --project default")
+@words.command(hidden=True, epilog="Example: relevo words language es --project default")
 def language(
     locale: Annotated[
         str | None,
@@ -119,6 +141,7 @@ def language(
     as_json: AsJson = False,
 ) -> None:
     """Set the language for phones of a project whose own language has no text."""
+    warn_of_apply("relevo words language", "projects.NAME.language")
     if locale and none:
         raise UsageError("LOCALE and --none exclude each other.", hint="Give one of them.")
     with open_database(load_settings()) as database:

@@ -156,6 +156,7 @@ _AT: dict[str, dict[str, Rule]] = {
     "/dashboard/{place:path}": {"GET": VIEW_PAGE},
     "/guide": {"GET": OPEN_PAGE},
     "/guide/{name}": {"GET": OPEN_PAGE},
+    "/guide/es/{name}": {"GET": OPEN_PAGE},
     "/guide/pictures/{name}": {"GET": replace(OPEN_PAGE, weight=1)},
 }
 RULES = {(method, path): rule for path, methods in _AT.items() for method, rule in methods.items()}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+from contextlib import suppress
 from datetime import UTC, datetime
 from html import unescape
 from typing import Any
@@ -67,6 +69,37 @@ def test_data_alone_can_be_sent(served: Served, conn: psycopg.Connection[Any]) -
     page = person.send("/dashboard/compose", audience="everyone", data='{"screen": "offers"}')
     assert person.send("/dashboard/compose/send", **asked(page)).status_code == 303
     assert conn.execute("select title, data from relevo.notification_events").fetchall() == [("", {"screen": "offers"})]
+
+
+def test_attributes_narrow_every_audience(served: Served, conn: psycopg.Connection[Any]) -> None:
+    """Beside each audience the preview counts the phones that have the attributes, and the event goes to these alone."""
+    person = operator(served)
+    pro, free = (register(conn, owner=owner) for owner in ("ana", "ben"))
+    conn.execute("select relevo.set_attributes('{\"plan\": \"pro\"}', owner => 'ana')")
+    conn.execute("select relevo.set_attributes('{\"plan\": \"free\"}', owner => 'ben')")
+    conn.commit()
+    where = '{"plan": "pro"}'
+    for audience, whom in (("everyone", ""), ("owners", "ana\nben"), ("installations", f"{pro}\n{free}")):
+        page = person.send("/dashboard/compose", audience=audience, whom=whom, title="Hello", where=where)
+        assert ("Send to 1 phone" in page.text, str(pro) in page.text) == (True, True), audience
+        assert "besides phones whose preferences or attributes do not match" in page.text
+        assert person.send("/dashboard/compose/send", **asked(page)).status_code == 303
+    sent = conn.execute("select audience, match_where from relevo.notification_events order by id").fetchall()
+    assert sent == [(audience, {"plan": "pro"}) for audience in ("everyone", "owners", "installations")]
+
+
+@pytest.mark.parametrize("where", ["[1]", "{}", '{"plan": null}', '{"plan": {"a": 1}}', '{"1plan": "pro"}', "{"])
+def test_attributes_are_refused_as_over_http(served: Served, conn: psycopg.Connection[Any], where: str) -> None:
+    """What HTTP refuses as `where` the page refuses, whatever else the form has, and sends to nobody."""
+    person = operator(served)
+    phone(conn)
+    body = {"type": "t", "key": "k", "title": "Hello", "audience": "everyone"}
+    with suppress(ValueError):
+        body["where"] = json.loads(where)
+    assert where == "{" or served.client("app").post("/v1/events/preview", body).status_code == 422
+    page = person.send("/dashboard/compose", audience="everyone", title="Hello", where=where)
+    assert (page.status_code in (400, 422), 'role="alert"' in page.text) == (True, True)
+    assert "/dashboard/compose/send" not in page.text
 
 
 def test_many_phones_take_their_number_and_a_form_sends_once(

@@ -32,7 +32,7 @@ def test_every_page_is_served_and_every_link_leads_somewhere(serve: Any) -> None
         if address and address not in pages:
             pages[address] = client.get(address)
     assert {each.status_code for each in pages.values()} == {200}
-    assert len(pages) == len(list(DOCS.glob("*.md")))
+    assert len(pages) == len(list(DOCS.rglob("*.md")))
     for here, answer in pages.items():
         assert "&lt;!--" not in answer.text, "comments are not for readers"
         for link in links(answer.text) - {"#content"}:
@@ -106,11 +106,37 @@ def test_a_wheel_brings_its_own_pages(monkeypatch: pytest.MonkeyPatch, tmp_path:
     assert guide.docs_root() == tmp_path / "relevo" / "docs"
 
 
-def test_who_reads_spanish_is_told_that_the_guide_is_in_english(served: Served) -> None:
+def test_who_reads_spanish_is_told_that_a_page_is_in_english(served: Served) -> None:
     """The frame speaks the reader's language and says that the page does not; in English there is nothing to say."""
-    said = "La guía está en inglés."
-    assert said in served.client().get("/guide", headers={"Accept-Language": "es"}).text
-    assert said not in served.client().get("/guide", headers={"Accept-Language": "en"}).text
+    said = "Esta página está en inglés."
+    assert said in served.client().get("/guide/words", headers={"Accept-Language": "es"}).text
+    assert said not in served.client().get("/guide/words", headers={"Accept-Language": "en"}).text
+    assert said not in served.client().get("/guide/quickstart", headers={"Accept-Language": "es"}).text
+
+
+def test_the_pages_in_spanish_are_served_as_on_the_site(served: Served) -> None:
+    """Each is linked from the index and from its English page, leads back, is marked as Spanish, and its links hold."""
+    client = served.client()
+    names = [path.stem for path in (DOCS / "es").glob("*.md")]
+    index = client.get("/guide").text
+    for name in names:
+        spanish = client.get(f"/guide/es/{name}")
+        assert spanish.status_code == 200
+        assert f'href="/guide/es/{name}" hreflang="es"' in index
+        assert f'href="/guide/es/{name}" hreflang="es"' in client.get(f"/guide/{name}").text
+        assert f'href="/guide/{name}" hreflang="en"' in spanish.text
+        assert '<article class="card guide" lang="es">' in spanish.text
+        assert 'href="#"' not in spanish.text, "a link of a Spanish page leads to the page that it names"
+    assert 'href="/guide/es/what-it-is" rel="prev"' in client.get("/guide/es/quickstart").text
+    assert 'href="/guide/words' in client.get("/guide/es/in-your-app").text
+    assert client.get("/guide/es/words").status_code == 404
+    assert client.get("/guide/es/..%2f..%2fREADME").status_code in (400, 404)
+
+
+def test_a_spanish_word_finds_a_spanish_page(served: Served) -> None:
+    """The search reads the Spanish pages, too, after the English ones."""
+    found = served.client().get("/guide?q=encolar").text
+    assert '<li lang="es"><a href="/guide/es/in-your-app#encolar-en-tu-transacción">' in found
 
 
 def test_the_page_of_the_api_leads_to_its_parts(served: Served) -> None:

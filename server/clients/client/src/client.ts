@@ -1,3 +1,4 @@
+import { RelevoError } from "./errors.js";
 import { Http, type HttpOptions } from "./http.js";
 import type * as api from "./generated/index.js";
 
@@ -20,6 +21,10 @@ export type AttributesIn = Record<string, string | number | boolean | string[] |
 export type Mark = api.MarkInboxItemData["path"]["mark"];
 export type InboxQuery = NonNullable<api.ReadInboxData["query"]>;
 export type Whose = Pick<InboxQuery, "owner" | "installation_id" | "project">;
+/** An event by its number, or by type and key, and its project if it has one. */
+export type EventRef = number | { type: string; key: string; project?: string };
+/** A phone with its id, as it is registered. */
+export type Installation = api.InstallationBody & { installation_id: string };
 
 /** Relevo over HTTP: the app's verbs with a token, a phone's with its secret. */
 export class RelevoClient {
@@ -44,7 +49,7 @@ export class RelevoClient {
   }
 
   /** Tell how far an event is; with `wait_ms`, once it is sent or the wait is over. An event of which nothing was sent is an error of status 422. */
-  getEvent(event: number | { type: string; key: string; project?: string }, query: { wait_ms?: number; until?: "sent" | "confirmed" } = {}): Promise<api.EventOut> {
+  getEvent(event: EventRef, query: { wait_ms?: number; until?: "sent" | "confirmed" } = {}): Promise<api.EventOut> {
     const asked = { wait_ms: 0, ...query };
     if (typeof event === "number") {
       const call = { path: { event_id: event }, query: asked, waitMs: asked.wait_ms };
@@ -54,41 +59,78 @@ export class RelevoClient {
   }
 
   /** End an event: nothing of it is sent any more. */
-  cancel(eventId: number, reason = ""): Promise<api.CancelOut> {
-    const call = { path: { event_id: eventId }, body: { reason }, repeatable: true };
+  async cancel(event: EventRef, reason = ""): Promise<api.CancelOut> {
+    const call = { path: { event_id: await this.#idOf(event) }, body: { reason }, repeatable: true };
     return this.http.send<api.CancelEventData, api.CancelOut>("POST", "/v1/events/{event_id}/cancel", call);
   }
 
   /** Say that an event was handled elsewhere, by everybody or by one owner. */
-  complete(eventId: number, body: api.CompleteIn = {}): Promise<api.CompleteOut> {
-    const call = { path: { event_id: eventId }, body, repeatable: true };
+  async complete(event: EventRef, { owner, reason = "" }: { owner?: string; reason?: string } = {}): Promise<api.CompleteOut> {
+    const body = { reason, ...(owner === undefined ? {} : { owner }) };
+    const call = { path: { event_id: await this.#idOf(event) }, body, repeatable: true };
     return this.http.send<api.CompleteEventData, api.CompleteOut>("POST", "/v1/events/{event_id}/complete", call);
   }
 
-  /** Set attributes of an owner, in one project: one that is left out stays, and null removes it. */
-  async setOwnerAttributes(owner: string, attributes: AttributesIn, project?: string): Promise<boolean> {
-    const call = { body: { owner, attributes, ...(project === undefined ? {} : { project }) }, repeatable: true };
-    return (await this.http.send<api.SetOwnerAttributesData, api.OwnerChanged>("POST", "/v1/owners/attributes", call)).changed;
+  async #idOf(event: EventRef): Promise<number> {
+    if (typeof event === "number") return event;
+    try {
+      return (await this.getEvent(event)).event_id;
+    } catch (error) {
+      if (error instanceof RelevoError && error.eventId !== null) return error.eventId;
+      throw error;
+    }
+  }
+
+  /** The former name of `setAttributes({ owner, project }, attributes)`; leaves in 0.6. */
+  setOwnerAttributes(owner: string, attributes: AttributesIn, project?: string): Promise<boolean> {
+    warnOf("setOwnerAttributes(owner, attributes, project)", "setAttributes({ owner, project }, attributes)");
+    return this.setAttributes({ owner, ...(project === undefined ? {} : { project }) }, attributes);
   }
 
   // A phone.
 
   /** Register an installation, or refresh it. A signature is good once, so only a call without one is repeated. */
-  register(installationId: string, body: api.InstallationBody, proof: Proof = {}): Promise<api.RegisteredBody> {
-    const call = { path: { installation_id: installationId }, body, ...proof, repeatable: !proof.signature && !!proof.secret };
+  register(installation: Installation, proof?: Proof): Promise<api.RegisteredBody>;
+  /** The former arguments; they leave in 0.6. */
+  register(installationId: string, body: api.InstallationBody, proof?: Proof): Promise<api.RegisteredBody>;
+  register(installation: Installation | string, bodyOrProof: api.InstallationBody | Proof = {}, formerProof: Proof = {}): Promise<api.RegisteredBody> {
+    if (typeof installation === "string") {
+      warnOf("register(installationId, body, proof)", "register({ installation_id, … }, proof)");
+      return this.register({ ...(bodyOrProof as api.InstallationBody), installation_id: installation }, formerProof);
+    }
+    const { installation_id, ...body } = installation;
+    const proof = bodyOrProof as Proof;
+    const call = { path: { installation_id }, body, ...proof, repeatable: !proof.signature && !!proof.secret };
     return this.http.send<api.RegisterInstallationData, api.RegisteredBody>("PUT", "/v1/installations/{installation_id}", call);
   }
 
   /** Tell the attributes that hold for a phone; a phone itself is told those that begin with `device.`. */
-  async attributes(installationId: string, as: As = {}): Promise<Attributes> {
-    const call = { path: { installation_id: installationId }, ...as };
+  async getAttributes(whose: { installation_id: string }, as: As = {}): Promise<Attributes> {
+    const call = { path: { installation_id: whose.installation_id }, ...as };
     const url = "/v1/installations/{installation_id}/attributes";
     return (await this.http.send<api.GetAttributesData, api.PhoneAttributes>("GET", url, call)).attributes;
   }
 
-  /** Set attributes of a phone: one that is left out stays, and null removes it. A phone itself sets those that begin with `device.`. */
-  async setAttributes(installationId: string, attributes: AttributesIn, as: As = {}): Promise<boolean> {
-    const call = { path: { installation_id: installationId }, body: { attributes }, ...as, repeatable: true };
+  /** The former name of `getAttributes({ installation_id })`; leaves in 0.6. */
+  attributes(installationId: string, as: As = {}): Promise<Attributes> {
+    warnOf("attributes(installationId)", "getAttributes({ installation_id })");
+    return this.getAttributes({ installation_id: installationId }, as);
+  }
+
+  /**
+   * Set attributes of an owner, in one project, or of a phone: one that is left out stays, and null removes it.
+   * A phone itself sets those that begin with `device.`. The phone's id as a text in place of `whose` leaves in 0.6.
+   */
+  async setAttributes(whose: Whose | string, attributes: AttributesIn, as: As = {}): Promise<boolean> {
+    if (typeof whose === "string") {
+      warnOf("setAttributes(installationId, attributes)", "setAttributes({ installation_id }, attributes)");
+      return this.setAttributes({ installation_id: whose }, attributes, as);
+    }
+    if (!whose.installation_id) {
+      const call = { body: { ...whose, attributes }, ...as, repeatable: true };
+      return (await this.http.send<{ url: string }, api.OwnerChanged>("POST", "/v1/owners/attributes", call)).changed;
+    }
+    const call = { path: { installation_id: whose.installation_id }, body: { attributes }, ...as, repeatable: true };
     const url = "/v1/installations/{installation_id}/attributes";
     return (await this.http.send<api.SetAttributesData, api.Changed>("POST", url, call)).changed;
   }
@@ -134,9 +176,15 @@ export class RelevoClient {
     return (await this.http.send<api.ListPreferencesData, api.Preferences>("GET", url, call)).items;
   }
 
-  /** Set one preference of a phone. */
-  setPreference(installationId: string, name: string, body: api.PreferenceBody, as: As = {}): Promise<api.NamedPreference> {
-    const call = { path: { installation_id: installationId, name }, body, ...as };
+  /** Set one preference of a phone; null removes it. */
+  setPreference(installationId: string, name: string, preference: api.PreferenceBody, as?: As): Promise<api.NamedPreference>;
+  setPreference(installationId: string, name: string, preference: api.PreferenceBody | null, as?: As): Promise<api.NamedPreference | null>;
+  async setPreference(installationId: string, name: string, preference: api.PreferenceBody | null, as: As = {}): Promise<api.NamedPreference | null> {
+    if (preference === null) {
+      await this.deletePreference(installationId, name, as);
+      return null;
+    }
+    const call = { path: { installation_id: installationId, name }, body: preference, ...as };
     const url = "/v1/installations/{installation_id}/preferences/{name}";
     return this.http.send<api.SetPreferenceData, api.NamedPreference>("PUT", url, call);
   }
@@ -166,8 +214,18 @@ export class RelevoClient {
   }
 
   /** Mark everything that came until an instant, or until now. */
-  async markInboxBefore(mark: "read" | "seen", before?: string, whose: Whose = {}, as: As = {}): Promise<boolean> {
-    const call = { body: { ...whose, ...(before ? { before } : {}) }, ...as, repeatable: true };
+  async markInboxBefore(mark: "read" | "seen" = "read", before?: string | Date, whose: Whose = {}, as: As = {}): Promise<boolean> {
+    const until = before instanceof Date ? before.toISOString() : before;
+    const call = { body: { ...whose, ...(until ? { before: until } : {}) }, ...as, repeatable: true };
     return (await this.http.send<{ url: string }, api.MarkedOut>("POST", `/v1/inbox/${mark}-before`, call)).marked;
   }
+}
+
+const warned = new Set<string>();
+
+/** Warn, once for each, of a name or arguments that leave in 0.6. */
+function warnOf(former: string, now: string): void {
+  if (warned.has(former)) return;
+  warned.add(former);
+  console.warn(`@relevo/client: ${former} leaves in 0.6: use ${now}.`);
 }

@@ -181,13 +181,13 @@ export class Device implements InboxSource {
   /** The attributes that this phone says of itself: those that begin with `device.`. */
   async attributes(): Promise<Attributes> {
     const { id, secret } = await this.#registered();
-    return this.#options.client.attributes(id, { secret });
+    return this.#options.client.getAttributes({ installation_id: id }, { secret });
   }
 
   /** Say something of this phone, such as `{"device.theme": "dark"}`: what is left out stays, and null removes it. */
   async setAttributes(attributes: AttributesIn): Promise<void> {
     const { id, secret } = await this.#registered();
-    await this.#options.client.setAttributes(id, attributes, { secret });
+    await this.#options.client.setAttributes({ installation_id: id }, attributes, { secret });
   }
 
   async preferences(): Promise<NamedPreference[]> {
@@ -197,7 +197,6 @@ export class Device implements InboxSource {
 
   async setPreference(name: string, preference: PreferenceBody | null): Promise<void> {
     const { id, secret } = await this.#registered();
-    if (preference === null) return this.#options.client.deletePreference(id, name, { secret });
     await this.#options.client.setPreference(id, name, preference, { secret });
   }
 
@@ -241,7 +240,7 @@ export class Device implements InboxSource {
   async #refresh(kept: Kept, body: InstallationBody): Promise<string | null> {
     if (!kept.secret || kept.owner !== (body.owner ?? null)) return null;
     try {
-      const told = await this.#options.client.register(kept.id, body, { secret: kept.secret });
+      const told = await this.#options.client.register({ ...body, installation_id: kept.id }, { secret: kept.secret });
       return told.secret ?? kept.secret;
     } catch (error) {
       if (error instanceof RelevoError && [401, 403].includes(error.status)) return null;
@@ -252,11 +251,11 @@ export class Device implements InboxSource {
   /** Register with a new signature, and ask for a new secret: the answer that told the last one may have been lost. */
   async #registerAnew(kept: Kept, body: InstallationBody): Promise<string> {
     const { client, sign } = this.#options;
-    if (!sign) return told(await client.register(kept.id, body));
+    if (!sign) return told(await client.register({ ...body, installation_id: kept.id }));
     for (let tried = 1; ; tried += 1) {
       const signature = await sign(signed(kept.id, body));
       try {
-        return told(await client.register(kept.id, { ...body, renew_secret: true }, { signature }));
+        return told(await client.register({ ...body, installation_id: kept.id, renew_secret: true }, { signature }));
       } catch (error) {
         if (!isTemporary(error) || tried >= SIGNINGS) throw error;
       }

@@ -13,8 +13,10 @@ export class RelevoError extends Error {
   readonly requestId: string | null;
   /** How long the server asks to wait. */
   readonly retryAfterMs: number | null;
+  /** The event of which nothing was sent, where that is the error. */
+  readonly eventId: number | null;
 
-  constructor(status: number, problem: Partial<ProblemBody>, retryAfterMs: number | null = null) {
+  constructor(status: number, problem: Partial<ProblemBody> & { event_id?: number }, retryAfterMs: number | null = null) {
     super(problem.detail ?? `Relevo answered ${status}.`);
     this.status = status;
     this.type = problem.type ?? "about:blank";
@@ -22,6 +24,7 @@ export class RelevoError extends Error {
     this.errors = problem.errors ?? [];
     this.requestId = problem.request_id ?? null;
     this.retryAfterMs = retryAfterMs;
+    this.eventId = problem.event_id ?? null;
   }
 }
 

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
-import { after, test } from "node:test";
+import { randomUUID } from "node:crypto";
+import { after, mock, test } from "node:test";
 import { Device, InboxStore, type KeyValue, NoAnswerError, NotRegisteredError, RelevoClient, RelevoError } from "@relevo/client";
 import { app, database, eventually, fresh, memory, Network, phonesOf, push, sign, url } from "@relevo/testing";
 
@@ -183,6 +184,38 @@ test("a phone says of itself what begins with device., and no more", async () =>
   await device.setAttributes({ "device.theme": "dark", "device.old": null });
   assert.deepEqual(await device.attributes(), { "device.theme": "dark" });
   await assert.rejects(device.setAttributes({ plan: "pro" }), (error: RelevoError) => error.status === 403);
+});
+
+test("an app's server names an event and whose things are meant as it does with @relevo/pg", async () => {
+  const owner = fresh("ana");
+  const phone = (await app.register({ installation_id: randomUUID(), token: `ExponentPushToken[${fresh("t")}]`, owner })).installation_id;
+  assert.equal(await app.setAttributes({ owner }, { plan: "pro" }), true);
+  assert.equal(await app.setAttributes({ installation_id: phone }, { city: "Talca" }), true);
+  assert.deepEqual(await app.getAttributes({ installation_id: phone }), { plan: "pro", city: "Talca" });
+  await app.setPreference(phone, "news", { topics: ["news"] });
+  assert.equal(await app.setPreference(phone, "news", null), null);
+  const later = new Date(Date.now() + 3_600_000).toISOString();
+  for (const end of [(named: { type: string; key: string }) => app.cancel(named, "no longer"), (named: { type: string; key: string }) => app.complete(named, { reason: "done" })]) {
+    const named = { type: "order.shipped", key: fresh("k") };
+    await app.enqueue({ ...named, title: "x", audience: "owners", owners: [owner], scheduled_at: later });
+    await end(named);
+    await end(named); // an event that ended unsent is found, too
+    assert.equal(await app.getEvent(named).then(() => 200, (error: RelevoError) => error.status), 422);
+  }
+  await assert.rejects(app.cancel({ type: "order.shipped", key: fresh("k") }), (error: RelevoError) => error.status === 404);
+});
+
+test("former arguments work with a warning", async () => {
+  const warnings: string[] = [];
+  mock.method(console, "warn", (words: string) => warnings.push(words));
+  const [owner, id] = [fresh("ana"), randomUUID()];
+  await app.register(id, { token: `ExponentPushToken[${fresh("t")}]`, owner });
+  assert.equal(await app.setAttributes(id, { city: "Talca" }), true);
+  assert.equal(await app.setOwnerAttributes(owner, { plan: "pro" }, "default"), true);
+  assert.deepEqual(await app.attributes(id), { plan: "pro", city: "Talca" });
+  mock.restoreAll();
+  assert.equal(warnings.length, 4);
+  for (const words of warnings) assert.match(words, /leaves in 0\.6/);
 });
 
 test("preferences are set, told and removed", async () => {

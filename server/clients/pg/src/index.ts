@@ -180,14 +180,29 @@ export function inboxCounts(connection: Connection, whose: Whose): Promise<{ unr
 }
 
 /** Mark one item of an inbox, or take a mark back. */
-export function markInbox(connection: Connection, whose: Whose, eventId: number, mark: Mark): Promise<boolean> {
-  return ask(connection, "to_jsonb(relevo.mark_inbox($1::text::jsonb, $2::text::bigint, $3::text))", [json(whose), String(eventId), mark]);
+export function markInbox(connection: Connection, eventId: number, mark: Mark, whose: Whose): Promise<boolean>;
+/** The former order; it leaves in 0.6. */
+export function markInbox(connection: Connection, whose: Whose, eventId: number, mark: Mark): Promise<boolean>;
+export function markInbox(connection: Connection, eventId: number | Whose, mark: Mark | number, whose: Whose | Mark): Promise<boolean> {
+  if (typeof eventId === "object") {
+    warnOf("markInbox(connection, whose, eventId, mark)", "markInbox(connection, eventId, mark, whose)");
+    return markInbox(connection, mark as number, whose as Mark, eventId);
+  }
+  return ask(connection, "to_jsonb(relevo.mark_inbox($1::text::jsonb, $2::text::bigint, $3::text))", [json(whose), String(eventId), mark as Mark]);
 }
 
 /** Mark everything in an inbox until an instant, or until now. */
-export function markInboxBefore(connection: Connection, whose: Whose, mark: "read" | "seen" = "read", before?: Date): Promise<boolean> {
+export function markInboxBefore(connection: Connection, mark: "read" | "seen" | undefined, before: string | Date | undefined, whose: Whose): Promise<boolean>;
+/** The former order; it leaves in 0.6. */
+export function markInboxBefore(connection: Connection, whose: Whose, mark?: "read" | "seen", before?: Date): Promise<boolean>;
+export function markInboxBefore(connection: Connection, mark: Whose | "read" | "seen" = "read", before?: string | Date, whose?: Whose | Date): Promise<boolean> {
+  if (typeof mark === "object") {
+    warnOf("markInboxBefore(connection, whose, mark, before)", "markInboxBefore(connection, mark, before, whose)");
+    return markInboxBefore(connection, before as "read" | "seen" | undefined, whose as Date | undefined, mark);
+  }
+  const until = before instanceof Date ? before.toISOString() : before;
   const text = "to_jsonb(relevo.mark_inbox_before($1::text::jsonb, $2::text::timestamptz, $3::text))";
-  return ask(connection, text, [json(whose), before?.toISOString() ?? null, mark]);
+  return ask(connection, text, [json(whose), until ?? null, mark]);
 }
 
 /** Texts go in and a text comes out: no driver reads or writes jsonb, bigint and uuid as another one does. */
@@ -208,4 +223,13 @@ async function askOf<T>(connection: Connection, event: EventRef, told: string, .
 
 function json(value: unknown): string {
   return JSON.stringify(value);
+}
+
+const warned = new Set<string>();
+
+/** Warn, once for each, of arguments that leave in 0.6. */
+function warnOf(former: string, now: string): void {
+  if (warned.has(former)) return;
+  warned.add(former);
+  console.warn(`@relevo/pg: ${former} leaves in 0.6: use ${now}.`);
 }

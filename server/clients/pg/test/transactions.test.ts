@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { after, before, test } from "node:test";
+import { after, before, mock, test } from "node:test";
 import { randomUUID } from "node:crypto";
 import * as relevo from "@relevo/pg";
 import { drizzle } from "@relevo/pg/drizzle";
@@ -135,8 +135,15 @@ for (const [style, transaction] of Object.entries(styles)) {
       assert.equal(await relevo.getEvent(tx, { ...named, project: "bank" }), null);
       assert.deepEqual(await relevo.inboxCounts(tx, { owner }), { unread: 0, unseen: 0 });
       assert.deepEqual((await relevo.inbox(tx, { owner, status: "unread", limit: 10 })).items, []);
-      assert.equal(await relevo.markInbox(tx, { owner }, b, "read"), false);
-      assert.equal(await relevo.markInboxBefore(tx, { owner }, "seen", new Date()), true);
+      assert.equal(await relevo.markInbox(tx, b, "read", { owner }), false);
+      assert.equal(await relevo.markInboxBefore(tx, "seen", new Date(), { owner }), true);
+      assert.equal(await relevo.markInboxBefore(tx, undefined, new Date().toISOString(), { owner }), true);
+      const warnings: unknown[] = [];
+      mock.method(console, "warn", (words: unknown) => warnings.push(words));
+      assert.equal(await relevo.markInbox(tx, { owner }, b, "read"), false, "the former order, until 0.6");
+      assert.equal(await relevo.markInboxBefore(tx, { owner }, "seen", new Date()), true, "the former order, until 0.6");
+      mock.restoreAll();
+      for (const words of warnings) assert.match(String(words), /leaves in 0\.6/);
       assert.equal(await relevo.unregister(tx, phone), true);
       assert.equal(await relevo.unregisterOwner(tx, owner), 0);
       assert.equal(await relevo.forget(tx, phone), true);

@@ -57,6 +57,7 @@ FIELDS = {
     "arguments": 4_000,
     "audience": 20,
     "whom": 4_000,
+    "where": 4_000,
     "project": 200,
     "category": 100,
     "topics": 2_000,
@@ -76,6 +77,8 @@ USUAL_TYPE = "announcement"
 _ALIKE = 1.1
 """How far the number that was typed may be from what is counted when it is sent: phones come and go meanwhile."""
 _NAMED = ("installations", "owners")
+_EMPTY_MEANS = ("arguments", "where")
+"""What means something, or is wrong, even as an empty object."""
 _MATCHED = ("region", "tipo", "moneda", "text")
 _WRONG = (InvalidInputError, MissingPartError, NotFoundError, Problem)
 
@@ -239,7 +242,7 @@ async def _look(request: Request, form: FormInput, event: dict[str, Any]) -> Loo
         sendable,
         await threads.run(audience.unknown_owners, list(whom["owners"])),
         await threads.run(owners_of, found.sample),
-        _left_out_heading(left, matching=matching) if reasons_left_out or matching else "",
+        _left_out_heading(left, event) if reasons_left_out or matching or event.get("where") else "",
         reasons_left_out,
         are_elsewhere,
     )
@@ -273,8 +276,12 @@ def _left_out(left: LeftOut, found: Preview, event: dict[str, Any]) -> list[tupl
     return counted
 
 
-def _left_out_heading(left: LeftOut, *, matching: bool) -> str:
-    head = _("Left out (besides phones whose preferences do not match)") if matching else _("Left out")
+def _left_out_heading(left: LeftOut, event: dict[str, Any]) -> str:
+    head = _("Left out")
+    if event.get("where"):
+        head = _("Left out (besides phones whose preferences or attributes do not match)")
+    elif event["audience"] == "matching":
+        head = _("Left out (besides phones whose preferences do not match)")
     return head if left.is_all else f"{head} ({_('of the newest %(n)s phones', n=number(left.looked_at))})"
 
 
@@ -293,6 +300,8 @@ def read_draft(form: FormInput, key: str) -> dict[str, Any]:
         event[name] = _time(form, name)
     event["push"] = _json_object(form, "push", _("The further push fields are not a JSON object."), '{"badge": 3}')
     event["data"] = read_data(form)
+    if form.typed("where"):
+        event["where"] = _json_object(form, "where", _("The attributes are not a JSON object."), '{"plan": "pro"}')
     if words := form.text("words", FIELDS["words"]):
         if event["title"] or event["body"]:
             hint = _("Empty the title and the body, or choose no type for the texts.")
@@ -303,7 +312,7 @@ def read_draft(form: FormInput, key: str) -> dict[str, Any]:
         wrong = _("The arguments are not a JSON object.")
         event["arguments"] = _json_object(form, "arguments", wrong, '{"count": 3}')
     given = {name: value for name, value in event.items() if value not in ("", None)}
-    return {name: value for name, value in given.items() if name == "arguments" or value != {}}
+    return {name: value for name, value in given.items() if name in _EMPTY_MEANS or value != {}}
 
 
 def _says_something(form: FormInput) -> bool:

@@ -5,6 +5,7 @@ They are public text: who cannot log in, or whose database is away, reads them a
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Sequence
 from functools import cache, lru_cache
@@ -19,6 +20,7 @@ from markupsafe import Markup
 from starlette.responses import RedirectResponse, Response
 
 from relevo.core.errors import NotFoundError
+from relevo.core.i18n import LANGUAGES
 from relevo.http.dashboard.page import Page, render
 
 router = APIRouter(route_class=Page, include_in_schema=False)
@@ -53,6 +55,7 @@ RENAMED = {
 }
 """Former pages, each with the page or the section that has its text now: people kept their addresses."""
 _GLOSSARY = "glossary"
+_ENGLISH, _SPANISH = "en", "es"
 
 
 def docs_root() -> Path:
@@ -63,8 +66,14 @@ def docs_root() -> Path:
 
 @cache
 def _files() -> dict[str, Path]:
-    """Return the pages there are, by name: an address never becomes a path."""
-    return {path.stem: path for path in sorted(docs_root().glob("*.md"))}
+    """Return the pages there are, by name, the Spanish ones as `es/name`: an address never becomes a path."""
+    spanish = {f"{_SPANISH}/{path.stem}": path for path in sorted((docs_root() / _SPANISH).glob("*.md"))}
+    return {path.stem: path for path in sorted(docs_root().glob("*.md"))} | spanish
+
+
+def language_of(name: str) -> str:
+    """Return the language that a page is written in."""
+    return _SPANISH if name.startswith(f"{_SPANISH}/") else _ENGLISH
 
 
 @cache
@@ -96,22 +105,43 @@ async def page(request: Request, name: Annotated[str, InPath(max_length=100)]) -
     return _shown(request, name)
 
 
+@router.get("/guide/es/{name}")
+async def spanish_page(request: Request, name: Annotated[str, InPath(max_length=100)]) -> Response:
+    """Show one of the pages that there are in Spanish."""
+    if f"{_SPANISH}/{name}" not in _files():
+        raise NotFoundError(f"There is no page {name} in Spanish.")
+    return _shown(request, f"{_SPANISH}/{name}")
+
+
 def _shown(request: Request, name: str) -> Response:
     title, headings, written = render_page(name)
     head, end, rest = written.partition("</h1>")
-    place = _in_order().index(name)
+    pages = [each for each in _in_order() if language_of(each) == language_of(name)]
+    place = pages.index(name)
     return render(
         request,
         "guide.html",
         live=False,
         title=title,
         is_index=name == "index",
+        written_in=language_of(name),
+        others=[
+            (*_neighbour(each), language_of(each), LANGUAGES[language_of(each)]) for each in _in_other_language(name)
+        ],
         head=Markup(head + end),  # noqa: S704 HTML that was made here
         rest=Markup(rest),  # noqa: S704
         headings=headings if len(headings) >= _MANY else [],
-        before=_neighbour(_in_order()[place - 1]) if place else None,
-        after=_neighbour(_in_order()[place + 1]) if place + 1 < len(_in_order()) else None,
+        before=_neighbour(pages[place - 1]) if place else None,
+        after=_neighbour(pages[place + 1]) if place + 1 < len(pages) else None,
     )
+
+
+def _in_other_language(name: str) -> list[str]:
+    """Return the same page in the other language, if there is one; of the index, all pages in Spanish."""
+    if name == "index":
+        return [each for each in _in_order() if language_of(each) == _SPANISH]
+    other = name.removeprefix(f"{_SPANISH}/") if language_of(name) == _SPANISH else f"{_SPANISH}/{name}"
+    return [other] if other in _files() else []
 
 
 def _neighbour(name: str) -> tuple[str, str]:
@@ -138,9 +168,11 @@ def _heading(line: str) -> str:
 
 @cache
 def _in_order() -> list[str]:
-    """Return the pages in the order in which the index leads to them; what it does not name comes last."""
+    """Return the pages in the order in which the index leads to them, then those it does not name, then the Spanish."""
     linked = re.findall(r"\]\(([\w-]+)\.md", _files()["index"].read_text(encoding="utf-8"))
-    return list(dict.fromkeys(["index", *(name for name in linked if name in _files()), *_files()]))
+    english = (name for name in _files() if language_of(name) == _ENGLISH)
+    in_order = list(dict.fromkeys(["index", *(name for name in linked if name in _files()), *english]))
+    return in_order + [other for name in in_order if (other := f"{_SPANISH}/{name}") in _files()]
 
 
 @cache
@@ -204,6 +236,7 @@ def _found(request: Request, asked: str) -> Response:
             "name": title if heading == title else f"{title}: {heading}",
             "address": f"{address_of(f'{name}.md')}#{anchor_of(heading)}",
             "excerpt": _excerpt(text, asked),
+            "language": language_of(name),
         }
         for name, title, heading, text in search(asked)
     ]
@@ -230,7 +263,7 @@ def render_page(name: str) -> tuple[str, list[tuple[str, str]], Markup]:
     parser.add_render_rule("td_close", lambda *_: "</div></td>")
     tokens = parser.parse(_COMMENT.sub("", _files()[name].read_text(encoding="utf-8")))
     headings = _anchor(tokens)
-    _lead(tokens)
+    _lead(tokens, name.rpartition("/")[0])
     _name_cells(tokens)
     title = next(text for tag, text, _ in headings if tag == "h1")
     below = [(text, place) for tag, text, place in headings if tag in _LEVELS]
@@ -258,19 +291,20 @@ def _anchor(tokens: Sequence[Any]) -> list[tuple[str, str, str]]:
     return found
 
 
-def _lead(tokens: Sequence[Any]) -> None:
-    """Turn links between files into links between pages."""
+def _lead(tokens: Sequence[Any], folder: str) -> None:
+    """Turn links between files, of a page in a folder, into links between pages."""
     for each in (child for token in tokens for child in token.children or ()):
         for attribute in ("href", "src"):
             if (link := each.attrGet(attribute)) is not None:
-                each.attrSet(attribute, address_of(str(link)))
+                each.attrSet(attribute, address_of(str(link), folder))
 
 
-def address_of(link: str) -> str:
-    """Return where a link of a page leads when it is served; to nowhere, if it is none of ours."""
+def address_of(link: str, folder: str = "") -> str:
+    """Return where a link of a page in a folder leads when it is served; to nowhere, if it is none of ours."""
     name, mark, place = link.partition("#")
     if not name:
         return link
+    name = posixpath.normpath(posixpath.join(folder, name))
     if name.startswith(f"{_PICTURES}/"):
         return f"{HOME}/{name}"
     stem = name.removesuffix(".md")
