@@ -49,7 +49,7 @@ SQL_NAMES = {
     "id_of_event": "event",
     "event_id": "event",
     "of_owner": "owner",
-    "installation": "installation_id",
+    "installation uuid": "installation_id",
     "most": "limit",
     "preference_name": "name",
 }
@@ -96,7 +96,7 @@ def of_sql(name: str) -> list[str]:
     text = (ROOT / "sql" / "functions" / "client" / f"{name}.sql").read_text(encoding="utf-8")
     told = re.search(rf"function relevo\.{name}\((.*?)\)\s+returns", text, re.DOTALL)
     assert told, name
-    return [each.split()[0] for each in split(told[1])]
+    return [SQL_NAMES.get(" ".join(each.split()[:2]), each.split()[0]) for each in split(told[1])]
 
 
 def of_python(name: str) -> list[str]:

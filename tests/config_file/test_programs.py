@@ -74,6 +74,20 @@ def test_nothing_half_written(conn: psycopg.Connection[Any], wrong: Any, complai
     assert state(conn) == before
 
 
+def test_the_caller_commits(conn: psycopg.Connection[Any], dsn: str) -> None:
+    """Over a connection that has begun nothing, what was applied is the caller's to commit or to take back; so is the end of a plan's transaction."""
+    before = state(conn)
+    with psycopg.connect(dsn) as program:
+        relevo.plan_config(program, CONFIG)
+        relevo.apply_config(program, CONFIG)
+        assert state(conn) == before
+        program.rollback()
+        assert state(conn) == before
+        relevo.apply_config(program, CONFIG)
+        program.commit()
+    assert state(conn) != before
+
+
 def test_another_connection_is_refused() -> None:
     """What is no connection of psycopg is refused by its type, before anything happens."""
     with pytest.raises(UsageError, match="connection of psycopg is needed, got str"):

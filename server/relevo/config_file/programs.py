@@ -36,7 +36,7 @@ def apply_config(connection: psycopg.Connection[Any], config: Mapping[str, Any])
 
 @contextmanager
 def _plainly(connection: psycopg.Connection[Any]) -> Iterator[Connection]:
-    """Read rows as tuples meanwhile, whatever the app reads."""
+    """Read rows as tuples meanwhile, in a transaction of the app's: psycopg would commit one of ours."""
     if not isinstance(connection, psycopg.Connection):
         raise UsageError(
             f"A connection of psycopg is needed, got {type(connection).__name__}.",
@@ -44,6 +44,8 @@ def _plainly(connection: psycopg.Connection[Any]) -> Iterator[Connection]:
         )
     before, connection.row_factory = connection.row_factory, tuple_row
     try:
+        if not connection.autocommit:
+            connection.execute("")  # begins the app's transaction, if it has begun none
         yield cast("Connection", connection)
     finally:
         connection.row_factory = before

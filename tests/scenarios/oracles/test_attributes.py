@@ -118,9 +118,11 @@ def _step(conn: psycopg.Connection[Any], world: World, dice: random.Random, n: i
 
 
 def _register(conn: psycopg.Connection[Any], world: World, phone: UUID | None, dice: random.Random, n: int) -> None:
-    """Register a phone, anew or for the first time: another owner or project leaves its own attributes behind."""
+    """Register a phone, anew or for the first time: a former owner or another project takes its own attributes along."""
     owner, project = dice.choice(OWNERS), dice.choice(PROJECTS)
     made = relevo.register(conn, Installation(f"ExponentPushToken[{phone or n}]", phone, owner=owner, project=project))
-    if phone is None or world.phones[phone] != (project, owner):
+    before_in, before = world.phones.get(made, (None, None))
+    holder = owner or before  # what a registration does not name stays
+    if before_in != project or (before is not None and before != holder):
         world.own[made] = {}
-    world.phones[made] = (project, owner)
+    world.phones[made] = (project, holder)

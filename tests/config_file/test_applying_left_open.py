@@ -22,7 +22,7 @@ CONFIG: dict[str, Any] = {
             "caps": [{"per": "day", "most": 5, "category": "offers"}],
             "quiet_hours": {"windows": ["22:00-07:00"], "zone": "UTC"},
             "language": "es",
-            "news": {"billing": {"kinds": ["event.finished"]}},
+            "news": {"billing": {"kinds": ["delivery.failed"]}},
         }
     },
 }
