@@ -20,7 +20,7 @@ from support.deliveries import add_deliveries
 from support.phones import add_phones
 from support.processes import Processes, eventually
 
-_PACE_S = 0.02
+_PACE_S = 0.1  # so that a slow machine, too, writes less in one upgrade than the runaway brake holds
 _PHONES = 5
 
 
