@@ -7,16 +7,21 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
 from support.docs_pages import DOCS, ROOT
+from support.soak import cases
 
 GIT = "https://git.example/relevo.git"
 PAGES = (ROOT / "README.md", DOCS / "installing.md")
 SHOWN = re.compile(r"(?:`|^\$ )(pip install [^`\n#]*[^`\n# ])", re.MULTILINE)
 COMMANDS = sorted({found for page in PAGES for found in SHOWN.findall(page.read_text(encoding="utf-8"))})
+EXTRA = re.compile(r"\[([\w,-]+)\]")
+ONE_OF_EACH = sorted({re.sub(r"""['"]""", "", EXTRA.sub("", command)): command for command in COMMANDS}.values())
+"""Of those that differ by quotes and extras alone one: without dependencies an extra installs nothing more."""
 
 
 def run(*words: str | Path, cwd: Path, **variables: str) -> str:
@@ -49,7 +54,15 @@ def test_there_are_several_ways() -> None:
     assert any("dist/relevo-*.whl" in command for command in COMMANDS)
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+def test_the_extras_exist() -> None:
+    """Each extra that a command asks for is one of Relevo's: pip only warns of others."""
+    named = {extra for command in COMMANDS for extras in EXTRA.findall(command) for extra in extras.split(",")}
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert "server" in named
+    assert named <= project["optional-dependencies"].keys()
+
+
+@pytest.mark.parametrize("command", cases(ONE_OF_EACH, whole=COMMANDS))
 def test_it_installs(command: str, place: Path, tmp_path: Path) -> None:
     """The command as it is printed installs, without the libraries that others publish; git finds the address here."""
     assert command in "".join(page.read_text(encoding="utf-8") for page in PAGES)

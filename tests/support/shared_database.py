@@ -20,7 +20,6 @@ create table public.probe_work (id bigint generated always as identity primary k
 """
 """Where the cycles of programs/relay.py write what they do, and find their work."""
 WATCH = """
-create schema tests;
 create table tests.changed (what text, made boolean);
 create table tests.schema_migrations as table relevo.schema_migrations;
 create table tests.applied_functions as table relevo.applied_functions;
@@ -49,20 +48,6 @@ alter event trigger note_drop enable always;
 
 A trigger that a test made, or its function, leaves nothing behind once it is dropped, also on the partitions of its table.
 """
-END_OTHERS = """
-do $$
-declare
-  kept int[] := {}::int[] || pg_backend_pid();
-begin
-  perform pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() and pid <> all (kept);
-  for round in 1 .. 5000 loop
-    perform pg_stat_clear_snapshot();
-    exit when not exists (select from pg_stat_activity where datname = current_database() and pid <> all (kept));
-    perform pg_sleep(0.001);
-  end loop;
-end $$
-"""
-"""Waits by itself: pg_terminate_backend looks ten times a second whether a connection has ended."""
 IS_CHANGED = """
 select exists (select from tests.changed)
     or exists (select from pg_db_role_setting where setdatabase = (select oid from pg_database where datname = current_database()))
@@ -76,8 +61,7 @@ select exists (select from tests.changed)
                union all (table tests.providers except table relevo.providers))
 """
 """Tells of changes of the schema, of settings, of statistics and of the rows that every database has, and of transactions that were prepared."""
-EMPTY = """
-do $$
+EMPTYING = """
 declare
   used regclass;
   pages bigint;
@@ -92,11 +76,32 @@ begin
       execute format('delete from %s', used);
     end if;
   end loop;
-  perform setval(format('%I.%I', schemaname, sequencename)::regclass, start_value, false) from pg_sequences
-    where schemaname = 'relevo' and last_value is not null;
-end $$
+  perform setval(seqrelid, seqstart, false) from pg_sequence join pg_class on pg_class.oid = seqrelid
+    where relnamespace = 'relevo'::regnamespace and pg_sequence_last_value(seqrelid) is not null;
+end
 """
 """A few rows in many tables are quicker deleted than truncated; a planner sees no table as larger than ten pages."""
+EMPTY = f"do $$ {EMPTYING} $$"
+OURS = f"""
+create schema tests;
+create function tests.end_others(kept int[]) returns void language plpgsql as $$
+declare
+  here oid := (select oid from pg_database where datname = current_database());
+begin
+  perform pg_terminate_backend(pid) from pg_stat_get_activity(null) where datid = here and pid <> all (kept);
+  for round in 1 .. 5000 loop
+    perform pg_stat_clear_snapshot();
+    exit when not exists (select from pg_stat_get_activity(null) where datid = here and pid <> all (kept));
+    perform pg_sleep(0.001);
+  end loop;
+end $$;
+create function tests.is_changed() returns boolean language plpgsql as $$ begin return ({IS_CHANGED}); end $$;
+create function tests.empty() returns void language plpgsql as $$ {EMPTYING} $$;
+"""
+"""What is done before each test, as functions: a connection that is kept has compiled and planned them.
+
+The first waits by itself: pg_terminate_backend looks ten times a second whether a connection has ended.
+"""
 AS_NEW = """
 set session authorization default; reset all; unlisten *; discard temp; select pg_advisory_unlock_all()
 """
@@ -135,10 +140,10 @@ class SharedDatabase:
         conn.rollback()
         conn.autocommit, conn.row_factory = True, tuple_row
         conn.execute(AS_NEW)
-        conn.execute(sql.SQL(END_OTHERS).format(self.kept.pids))
-        if conn.execute(IS_CHANGED).fetchone() == (True,):
+        conn.execute("select tests.end_others(%s)", [[conn.info.backend_pid, *self.kept.pids]])
+        if conn.execute("select tests.is_changed()").fetchone() == (True,):
             return self._replaced()
-        conn.execute(EMPTY)
+        conn.execute("select tests.empty()")
         return conn
 
     def _replaced(self) -> psycopg.Connection[Any]:
@@ -147,5 +152,6 @@ class SharedDatabase:
         self._admin.execute(sql.SQL(copied).format(sql.Identifier(NAME), sql.Identifier(self._template)))
         self._conn = psycopg.connect(self.dsn, autocommit=True)
         self._conn.execute(PROBES)
+        self._conn.execute(OURS.encode())
         self._conn.execute(WATCH)
         return self._conn

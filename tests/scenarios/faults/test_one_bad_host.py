@@ -23,9 +23,10 @@ from relevo.operators import fleet
 from relevo.operators.gauges import Gauges
 from relevo.sandbox import Sandbox
 from support.processes import NOWHERE, Processes, eventually
+from support.soak import cases
 
 PROJECTS = "@acme/shop", "@acme/bank"
-EVENTS = 20
+EVENTS = cases(10, whole=20)
 USUAL_S, LONGEST_S = 3.0, 20.0  # on a busy machine; behind the breaker of the fleet a push would wait for 30 s
 WRONG_CLOCK = Path(__file__).parents[2] / "support" / "programs" / "wrong_clock.py"
 AWAY = {"no-dns": "http://push.relevo.invalid", "no-route": NOWHERE}

@@ -162,5 +162,5 @@ def test_each_caller_sees_what_the_rules_say(
 ) -> None:
     """After any sequence of registrations, events and changes of sharing every caller reads exactly what the rules give it."""
     app = build()
-    for case in range(soak.cases(40, whole=100)):
+    for case in range(soak.cases(20, whole=100)):
         Player(app, conn, seed=part * 100_000 + case).play(steps=10)
