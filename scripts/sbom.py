@@ -112,7 +112,11 @@ def _requirements(name: str, extra: str) -> Iterator[Requirement]:
     if name == "relevo":
         yield from map(Requirement, _project()["optional-dependencies"][extra])
         return
-    for each in map(Requirement, metadata.requires(name) or ()):
+    try:
+        needs = metadata.requires(name) or ()
+    except metadata.PackageNotFoundError:
+        raise SystemExit(f"{name} is not installed: make installed-dev installs what pyproject.toml names") from None
+    for each in map(Requirement, needs):
         wanted = any(_holds(each, extra, python) for python in PYTHONS)
         if wanted and not (extra and any(_holds(each, "", python) for python in PYTHONS)):
             yield each

@@ -71,7 +71,7 @@ select now() as now, e.id, e.event_type, e.event_key, e.state, e.title, e.body, 
        e.first_sent_at, e.ended_at, e.end_reason, e.swept_at, e.match_topics, e.match_where, e.updated_at, e.fanout_failures, e.fanout_error, e.fanout_retry_at,
        l.external_id, left(l.nombre, 300) as nombre, l.organismo, l.publicada_at, r.source, r.claimed_at as first_seen_at,
        h.held_at, h.reason as held_reason, h.released_at, t.held_at as repeats_held_at, t.reason as repeats_reason,
-       e.collapse, relevo.reactions_of(e) as reactions,
+       e.collapse, substr(e.traceparent, 4, 32) as trace_id, relevo.reactions_of(e) as reactions,
        (select cardinality(b.events) from relevo.batches b where b.id = e.batch_id) as tells,
        (select min(s.closes_at) from relevo.digest_items x join relevo.digest_slots s on s.id = x.slot_id
          where x.event_id = e.id) as digest_closes_at,

@@ -103,6 +103,7 @@ create table relevo.notification_events (
   batch_id           bigint,
   queued_in          bigint[],
   match_where        jsonb,
+  traceparent        text,
   constraint event_is_possible check (relevo.is_possible_event(state, event_day, fanout_started_at, fanout_upto, fanout_finished_at, ended_at))
 ) with (fillfactor = 60);
 comment on table relevo.notification_events is 'One thing worth telling; its fan-out writes event_day once and its cursor with every slice.';
@@ -127,6 +128,7 @@ comment on column relevo.notification_events.batch_id is 'The batch that it tell
 comment on column relevo.notification_events.queued_in is
   'The chunks of several events in which its fan-out queued its deliveries; null if they were queued apart from others.';
 comment on column relevo.notification_events.match_where is 'Of an audience by attributes: the values of each attribute of which a phone must have one.';
+comment on column relevo.notification_events.traceparent is 'The span that enqueued it, as W3C Trace Context writes it; null: it is not traced.';
 create unique index notification_events_key on relevo.notification_events (event_type, event_key, coalesce(project, ''));
 create index notification_events_by_month on relevo.notification_events (
   (date_trunc('month', coalesce(event_day, (ended_at at time zone 'UTC')::date)::timestamp)::date), id);

@@ -11,6 +11,7 @@ import relevo
 from relevo.cli import common
 from relevo.client.values import Event, Installation, Owners
 from relevo.core.model import Answer, PushRequest
+from relevo.core.traceparents import EXAMPLE
 from support.deliveries import add_event
 from support.phones import add_phones, fan_out
 from support.relevo_command import MARKUP, Command, Said
@@ -72,6 +73,15 @@ class TestEvents:
             assert f"{wrong} is not an event id." in said.err
             assert "its type and key" in " ".join(said.err.split())
         assert "There is no event of type notice with key x." in command("event", "notice", "x").err
+
+    def test_its_trace(self, command: Command, conn) -> None:
+        """The trace id of an event is shown, to be looked up in a tracing tool; of one without a trace there is no line."""
+        traced = relevo.enqueue(conn, Event("notice", "1", "t", audience="everyone", traceparent=EXAMPLE)).event_id
+        plain = relevo.enqueue(conn, Event("notice", "2", "t", audience="everyone")).event_id
+        assert f"Trace: {EXAMPLE[3:35]}\n" in command("event", traced).out
+        assert "Trace" not in command("event", plain).out
+        ids = [command("event", each, "--json").lines[0]["trace_id"] for each in (traced, plain)]
+        assert ids == [EXAMPLE[3:35], None]
 
     def test_none_yet(self, command: Command) -> None:
         """An empty list says so; as JSON it is empty."""

@@ -33,6 +33,9 @@ FIELDS: list[dict[str, Any]] = [
     {"scheduled_at": "soon"},
     {"deadline_at": "2001-01-01T00:00:00Z"},
     {"project": "shop", "on_conflict": "keep"},
+    {"traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"},
+    {"traceparent": None, "lane": "urgent"},
+    {"traceparent": "00-00000000000000000000000000000000-00f067aa0ba902b7-01"},
     {"type": "told"},
     {"type": "told", "lane": "bulk", "at_most_once": False, "ttl_s": 5},
     {"type": "completed"},
@@ -105,7 +108,7 @@ def test_both_write_the_same(conn, phones) -> None:
                 taken += plainly is not None
                 if plainly is not None:
                     assert plainly == told(conn, CAREFULLY, event), event
-    assert taken == 3 * 17, "usual events are written plainly"
+    assert taken == 3 * 19, "usual events are written plainly"
 
 
 def test_both_write_the_same_of_events_by_chance(conn, phones) -> None:

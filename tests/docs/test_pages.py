@@ -47,7 +47,7 @@ DOORS = ["Understand it", "Use it from your app", "Run it", "Look it up"]
 OTHERS_CODES = re.compile(
     r"HTTP_\d+|UNAUTHORIZED|INTERNAL_(?:SERVER_)?ERROR|TOO_MANY_\w+|PUSH_TOO_MANY_\w+"
     r"|BAD_REQUEST|DEVICE_QUOTA_EXCEEDED|REFUSED_STREAM"
-    r"|PRIORITY_(?:MIN|LOW|DEFAULT|HIGH|MAX)"
+    r"|PRIORITY_(?:MIN|LOW|DEFAULT|HIGH|MAX)|OTEL_\w+"
 )
 
 

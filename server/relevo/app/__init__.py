@@ -29,6 +29,7 @@ from relevo.delivery.claiming.claims import Claims
 from relevo.delivery.composing import rendering
 from relevo.delivery.projects.projects import Projects
 from relevo.delivery.projects.provider_rules import ProviderRules
+from relevo.delivery.tracing import traced
 from relevo.delivery.worker_services import WorkerServices
 from relevo.operators.gauges import Gauges
 from relevo.runtime.disks import Disks
@@ -206,6 +207,7 @@ def build(
         push_services.push_providers(
             sending, parts.providers, credentials := push_services.push_projects(sending), opened
         ) as serving,
+        traced.configured(opened) as tracing,
     ):
         heartbeat = Heartbeat(opened, settings.outbox_lease_heartbeat_ms)
         claims = Claims(opened, settings, worker_id, heartbeat)
@@ -230,7 +232,9 @@ def build(
         serves = partial(_serves, serving)
         projects = Projects(opened, settings, worker_id, heartbeat, serves=serves, rules=rules)
         pushing = serving, parts.push_middlewares, parts.composers
-        services = WorkerServices(settings, opened, worker_id, claims, projects, *pushing, hung=hung, metrics=metrics)
+        services = WorkerServices(
+            settings, opened, worker_id, claims, projects, *pushing, hung=hung, metrics=metrics, tracing=tracing
+        )
         unusable = partial(push_services.unusable, credentials)
         disks = Disks([settings.archive_folder] if settings.archive_folder else ())
         composers = sorted(parts.composers)

@@ -429,11 +429,14 @@ def show_event(event: EventWord, key: KeyWord = None, project: OfProject = None,
         moments = [{"at": each.at, "what": each.what, "detail": each.detail} for each in seen.moments]
         more = {"moments": moments, "errors": seen.errors, "waits": seen.why_it_waits}
         nobody = asdict(seen.nobody) if seen.nobody else None
-        print_json([{"event": told, "progress": seen.status.progress, **more, "nobody": nobody}])
+        trace = {"trace_id": seen.event["trace_id"]}
+        print_json([{"event": told, "progress": seen.status.progress, **more, "nobody": nobody, **trace}])
         return
     out.print(f"[bold]{as_written(told['title'])}[/]  {as_written(told['body'])}")
     out.print(f"State: {coloured(seen.status.progress)}")
     out.print(f"For: {as_written(_for_whom(seen))}")
+    if seen.event["trace_id"]:
+        out.print(f"Trace: {seen.event['trace_id']}")
     print_moments((each.at, each.what, each.detail or "") for each in seen.moments)
     out.print(f"Deliveries: {by_status(told['deliveries']) or _none(seen)}")
     if any(told["deliveries"].values()):

@@ -15,6 +15,7 @@ from uuid import UUID
 
 from relevo.client import tokens
 from relevo.client.push_rules import MOST_TTL_S, is_within, push_complaint
+from relevo.core import traceparents
 from relevo.core.errors import InvalidInputError
 
 _MAX_DEPTH = 100
@@ -58,7 +59,7 @@ _MATCHING_TEXTS = {"region": (0, 200), "tipo": (0, 100), "text": (0, 20_000)}
 _EVENT_FIELDS = {
     *("type", "key", "title", "body", "data", "push", "audience", "installations", "owners", "matching", "topics"),
     *("category", "lane", "at_most_once", "scheduled_at", "deadline_at", "ttl_s", "licitacion_id", "on_conflict"),
-    *("arguments", "collapse", "batch", "project", "where"),
+    *("arguments", "collapse", "batch", "project", "where", "traceparent"),
 }
 
 _PLAIN_TEXTS = {"type", "key", "title", "body"}
@@ -216,9 +217,17 @@ def _complaints(event: Mapping[str, Any]) -> Iterator[str]:
     if not isinstance(event.get("at_most_once", False), bool):
         yield "at_most_once must be true or false"
     yield from number(event, "ttl_s", 1, MOST_TTL_S, whole=True)
+    yield from _traceparent(event)
     yield from _deadline(event)
     if not _is_light(event) and weight(event) > _MOST_BYTES:
         yield "title, body, data and push together must fit into 4096 bytes once rendered"
+
+
+def _traceparent(event: Mapping[str, Any]) -> Iterator[str]:
+    given = event.get("traceparent")
+    if given is not None and not traceparents.is_traceparent(str(given)):
+        good = f"traceparent must be as W3C Trace Context writes it, such as {traceparents.EXAMPLE}"
+        yield f"{good}, got {str(given)[:_MOST_OF_NAME]}"
 
 
 def _says_nothing(event: Mapping[str, Any]) -> Iterator[str]:

@@ -147,6 +147,8 @@ class Event:
     """The batch, if its type gathers: a `key`, and the `title` and `body` of the push of several."""
     project: str | None = None
     """The only project whose phones it is for. Keys are unique within a project."""
+    traceparent: str | None = field(default=None, kw_only=True)
+    """The trace it belongs to, as W3C Trace Context writes it. None: that of the active OpenTelemetry span, if any."""
 
 
 @dataclass(frozen=True)

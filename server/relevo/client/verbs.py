@@ -49,7 +49,7 @@ from relevo.client.values import (
     Preference,
     Preview,
 )
-from relevo.core import push_fields
+from relevo.core import push_fields, traceparents
 from relevo.core.errors import InvalidInputError
 
 T = TypeVar("T")
@@ -75,7 +75,7 @@ def enqueue(event: Event, *, on_conflict: OnConflict = "refuse") -> Call[Enqueue
 @verb
 def enqueue_many(events: Sequence[Event], *, on_conflict: OnConflict = "refuse") -> Call[list[Enqueued]]:
     """Enqueue many events in one statement, in order, with one notification; if one is refused, none is enqueued."""
-    given, wish = _numbered("events", _event, events), _wish(on_conflict)
+    given, wish = _in_trace(_numbered("events", _event, events)), _wish(on_conflict)
     return Call(
         "enqueue_many",
         {"events": as_json("events", [each | wish for each in given] if wish else given)},
@@ -357,7 +357,16 @@ def _event(event: Event) -> dict[str, Any]:
 
 def event_json(event: Event, on_conflict: OnConflict = "refuse") -> dict[str, Any]:
     """Return an event as the JSON object that the SQL functions take."""
-    return _event(event) | _wish(on_conflict)
+    [given] = _in_trace([_event(event)])
+    return given | _wish(on_conflict)
+
+
+def _in_trace(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Put the events that name no trace into that of the active span, if there is one."""
+    if traceparent := traceparents.current():
+        for event in events:
+            event.setdefault("traceparent", traceparent)
+    return events
 
 
 def _wish(on_conflict: object) -> dict[str, Any]:

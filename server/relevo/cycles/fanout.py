@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -25,6 +26,8 @@ from relevo.cycles.wording import list_due, word_due
 from relevo.database.arrays import array
 from relevo.database.pool import Connection
 from relevo.delivery.known_wordings import Wordings
+from relevo.delivery.tracing.exporter import Attributes
+from relevo.delivery.tracing.traced import Tracing
 from relevo.operators.formats import in_numbers
 from relevo.runtime.cycle_facts import CycleFacts
 from relevo.runtime.runs import Cycle, Run
@@ -153,6 +156,7 @@ class _TooManyError(Exception):
 class _Memory:
     """What this process remembers from one step to the next."""
 
+    assembled: Assembled
     served: str = ""
     """The project whose turn was last; the next one's is next. Each replica goes round by itself."""
     wordings: Wordings = field(default_factory=Wordings)
@@ -163,10 +167,15 @@ class _Memory:
     turns: LookBound = field(default_factory=lambda: LookBound(_SQL["find_first_turn"], ("since", "due_since")))
     ended: LookBound = field(default_factory=lambda: LookBound(_SQL["find_first_ended"], ("ended_since",)))
 
+    @property
+    def tracing(self) -> Tracing | None:
+        """Makes the spans of traced events; None if no exporter is configured."""
+        return self.assembled.services.tracing
+
 
 def cycles(given: Assembled) -> list[Cycle]:
     """Return fan-out for the schedule: on every replica, each at another event."""
-    timing, memory = Every(given.settings.dispatch_interval_minutes * MINUTE), _Memory()
+    timing, memory = Every(given.settings.dispatch_interval_minutes * MINUTE), _Memory(given)
     return [Cycle.of(FACTS, timing, lambda run: _step(run, memory))]
 
 
@@ -234,6 +243,7 @@ def _fan_out(run: Run, memory: _Memory, *, at_once: bool) -> Step:
     If that fails at once, the event is picked first, so that one bad event stops only itself.
     """
     event: Turn | None = None
+    began_ns = time.time_ns()
     asked = _asked(run, memory) | memory.turns.read(run) | {"at_once": at_once}
     try:
         with run.transaction("bound_relaxed") as connection:  # the journal's commit brings it along
@@ -242,7 +252,11 @@ def _fan_out(run: Run, memory: _Memory, *, at_once: bool) -> Step:
             if row is not None:
                 event = Turn.of(row)
                 memory.served = event.project
-                return _go_on(run, connection, event)
+                made = _go_on(run, connection, event)
+        if event is not None:
+            if memory.tracing is not None:
+                memory.tracing.fanned_out(_traced(event, made), began_ns)
+            return made
     except _ApartError as error:
         return _take_apart(run, error.events)
     except _TooManyError as error:
@@ -252,6 +266,16 @@ def _fan_out(run: Run, memory: _Memory, *, at_once: bool) -> Step:
             raise
         return _fan_out(run, memory, at_once=False) if at_once or event is None else _step_back(run, event, error)
     return _close_batches(run) or _word_due(run, memory) or _look_beside(run, memory)
+
+
+def _traced(event: Turn, made: Step) -> dict[int, Attributes]:
+    """Return what the spans of a turn's events say: how many phones each was for, and the outcome."""
+    if event.how == "together":
+        phones = Counter(event.events or ())
+        outcomes = dict.fromkeys(event.fanned, "fanned_out") | dict.fromkeys(event.late, "expired")
+        return {each: {"relevo.phones": phones[each], "relevo.outcome": said} for each, said in outcomes.items()}
+    outcome = "expired" if made.counts.get("events_expired") else "held" if made is _HELD else "fanned_out"
+    return {event.id: {"relevo.phones": made.counts.get("targets_selected", 0), "relevo.outcome": outcome}}
 
 
 def _asked(run: Run, memory: _Memory) -> dict[str, Any]:

@@ -340,6 +340,9 @@ class _Wave:
         blocked = self._note_credentials(claim, reply, watched=allowance.watched)
         answers = self._not_gone([self._answer(each, reply, blocked=blocked) for each in _awaited(claim)])
         settlement = self._write(claim, answers)
+        if self.services.tracing is not None:
+            provider = self.services.provider_of(self.project).name
+            self.services.tracing.received(claim, answers, {"relevo.provider": provider})
         if reply.kind == "answered" and not self.answered:
             self.answered = True
             self.services.projects.unreachable.reached(self.project)

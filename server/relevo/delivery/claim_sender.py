@@ -83,6 +83,15 @@ class ClaimSender:
 
     def deliver(self) -> None:
         """Bring every delivery of the claim as far as it comes, and leave none claimed."""
+        tracing = self.context.services.tracing
+        if tracing is None:
+            self._deliver()
+            return
+        common = {"relevo.provider": self.context.provider.name, "relevo.lane": self.context.lane}
+        with tracing.dispatch(self.claim, common) as self.context.spans:
+            self._deliver()
+
+    def _deliver(self) -> None:
         try:
             built = self.builder.build(self._deliveries)
             self.recorder.settle(built.answers, {})

@@ -26,6 +26,7 @@ from relevo.delivery.projects.projects import Projects
 from relevo.delivery.projects.rate_and_breaker import SendingRules
 from relevo.delivery.projects.request_pool import RequestPool, RequestPools
 from relevo.delivery.report import Report
+from relevo.delivery.tracing.traced import ClaimSpans, Tracing
 from relevo.runtime.hung_calls import HungCalls
 from relevo.runtime.runs import Run
 
@@ -53,6 +54,8 @@ class WorkerServices:
     wordings: Wordings = field(default_factory=Wordings)
     hanging: dict[Future[None], Any] = field(default_factory=dict)
     """Claims that outlasted their run, because all that is left of them hangs."""
+    tracing: Tracing | None = None
+    """Makes the spans of traced events; None if no exporter is configured."""
 
     def provider_of(self, project: str) -> PushProvider:
         """Return the push service of a project, as deliveries name it."""
@@ -83,6 +86,8 @@ class ClaimContext:
     rules: SendingRules = field(init=False)
     patience_s: float = field(init=False)
     """How long the others of a claim wait for one whose composer or middleware takes its time."""
+    spans: ClaimSpans | None = field(default=None, init=False)
+    """The spans of its traced events, if there are any."""
 
     def __post_init__(self) -> None:
         """Find what follows from the claim."""

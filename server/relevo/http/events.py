@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool
 from starlette.responses import Response
 
 from relevo.client.values import Enqueued, EventStatus
+from relevo.core import traceparents
 from relevo.core.statuses import SENT, DeliveryStatus, Progress
 from relevo.http import event_schema
 from relevo.http.database_threads import threads_of
@@ -113,6 +114,10 @@ class EventIn(BaseModel):
         None,
         description="The only project whose phones it is for, and in which its key is unique; a token of one project "
         "has its own.",
+    )
+    traceparent: Text | None = Field(
+        None,
+        description="The trace it belongs to, by W3C Trace Context; the header `traceparent` if the body has none.",
     )
     on_conflict: Literal["refuse", "keep"] | None = Field(
         None, description="The action if the type and key belong to an event with other content. The default is refuse."
@@ -423,6 +428,9 @@ def _given(request: Request, event: EventIn, idempotency_key: str | None, place:
         elsewhere = "" if place else ", here or as the header Idempotency-Key"  # which is no help to one of many
         raise invalid(f"{place}key", f"must be given{elsewhere}")
     refuse_tender(request, given, place)
+    header = request.headers.get("traceparent") if request.method == "POST" and not given.get("traceparent") else None
+    if header and (traceparent := traceparents.read_header(header)):
+        given["traceparent"] = traceparent
     return given
 
 

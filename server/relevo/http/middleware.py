@@ -12,6 +12,7 @@ import structlog
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from relevo.core.traceparents import read_header, trace_id_of
 from relevo.http.problems import Problem, of_error
 from relevo.http.strangers import RefusedStrangers
 
@@ -72,6 +73,8 @@ class RequestMiddleware:
             return
         exchange = _Exchange(scope, self._max_body, receive, send)
         structlog.contextvars.bind_contextvars(request_id=exchange.request_id)  # each request has a task of its own
+        if exchange.traceparent is not None:
+            structlog.contextvars.bind_contextvars(trace_id=trace_id_of(exchange.traceparent))
         try:
             if (refused := _unreasonable(scope)) is not None:
                 await refused.response(exchange.request_id)(scope, exchange.receive, exchange.send)
@@ -102,6 +105,8 @@ class _Exchange:
         headers = dict(scope["headers"])
         given = headers.get(b"x-request-id", b"")
         self.request_id = given.decode() if _OWN_ID.fullmatch(given) else f"{random.getrandbits(64):016x}"
+        traceparent = headers.get(b"traceparent")
+        self.traceparent = read_header(traceparent.decode("latin-1")) if traceparent else None
         self.told: dict[str, Any] = {}
         state = scope.setdefault("state", {})
         state["request_id"], state["told"], state["bound_body"] = self.request_id, self.told, self.bound_body

@@ -8,7 +8,7 @@ declare
   place text;
   impersonal text[] := array['id', 'event_type', 'licitacion_id', 'audience', 'category', 'lane', 'at_most_once', 'scheduled_at', 'deadline_at', 'state',
     'event_day', 'fanout_started_at', 'fanout_finished_at', 'first_sent_at', 'targets_selected', 'deliveries_created', 'ended_at', 'created_at', 'updated_at',
-    'opened_count', 'read_count'];
+    'opened_count', 'read_count', 'traceparent'];
   columns text;
   contents text;
   ids bigint[];

@@ -13,7 +13,7 @@ begin
   end if;
   select string_agg(k, ', ' order by k) into wrong from jsonb_object_keys(event) as k
    where k <> all (array['type', 'key', 'title', 'body', 'data', 'push', 'audience', 'installations', 'owners', 'matching', 'topics', 'category',
-                         'lane', 'at_most_once', 'scheduled_at', 'deadline_at', 'ttl_s', 'licitacion_id', 'on_conflict', 'arguments', 'collapse', 'batch', 'project', 'where']);
+                         'lane', 'at_most_once', 'scheduled_at', 'deadline_at', 'ttl_s', 'licitacion_id', 'on_conflict', 'arguments', 'collapse', 'batch', 'project', 'where', 'traceparent']);
   if wrong is not null then
     perform relevo.refuse(format('an event has no field %s', wrong));
   end if;
@@ -37,6 +37,10 @@ begin
   end if;
   if event ->> 'on_conflict' <> all (array['refuse', 'keep']) then
     perform relevo.refuse('on_conflict must be refuse or keep');
+  end if;
+  if not relevo.is_traceparent(event ->> 'traceparent') then
+    perform relevo.refuse(format('traceparent must be as W3C Trace Context writes it, such as 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01, got %s',
+                                 left(event ->> 'traceparent', 60)));
   end if;
   wrong := relevo.push_complaint(event -> 'push');
   if wrong is not null then

@@ -7,7 +7,7 @@ begin
   -- in steps: PostgreSQL prepares the whole of an expression anew in every transaction, and few events have all fields
   if (jsonb_typeof(event) = 'object'
       and event - array['type', 'key', 'title', 'body', 'data', 'push', 'audience', 'installations', 'owners', 'category', 'lane', 'at_most_once',
-                        'scheduled_at', 'deadline_at', 'ttl_s', 'on_conflict', 'project'] = '{}'
+                        'scheduled_at', 'deadline_at', 'ttl_s', 'on_conflict', 'project', 'traceparent'] = '{}'
       and jsonb_typeof(event -> 'type') = 'string' and length(event ->> 'type') <= 100 and btrim(event ->> 'type') <> ''
       and jsonb_typeof(event -> 'key') = 'string' and length(event ->> 'key') <= 300 and btrim(event ->> 'key') <> ''
       and jsonb_typeof(event -> 'title') = 'string' and length(event ->> 'title') <= 500
@@ -17,9 +17,10 @@ begin
       and octet_length(event::text) <= 3400) is not true then
     return false;
   end if;
-  if event ?| array['category', 'project', 'lane', 'at_most_once', 'ttl_s', 'on_conflict'] then
+  if event ?| array['category', 'project', 'lane', 'at_most_once', 'ttl_s', 'on_conflict', 'traceparent'] then
     if (coalesce(jsonb_typeof(event -> 'category') in ('string', 'null') and length(event ->> 'category') between 1 and 100, event ->> 'category' is null)
         and coalesce(jsonb_typeof(event -> 'project') in ('string', 'null') and length(event ->> 'project') between 1 and 200, event ->> 'project' is null)
+        and coalesce(relevo.is_traceparent(event ->> 'traceparent'), true)
         and coalesce(event ->> 'on_conflict' in ('refuse', 'keep'), true)
         and coalesce(event ->> 'lane' in ('urgent', 'bulk'), true)
         and coalesce(jsonb_typeof(event -> 'at_most_once') in ('boolean', 'null'), true)

@@ -22,7 +22,7 @@ begin
      set licitacion_id = n.licitacion_id, title = n.title, body = n.body, data = n.data, push = n.push, audience = n.audience, category = n.category,
          lane = n.lane, at_most_once = n.at_most_once, scheduled_at = n.scheduled_at, deadline_at = n.deadline_at, match_topics = n.match_topics,
          match_rubros = n.match_rubros, match_region = n.match_region, match_tipo = n.match_tipo, match_monto = n.match_monto,
-         match_moneda = n.match_moneda, match_words = n.match_words, match_where = n.match_where, collapse = n.collapse, opens = n.opens, unread_badge = n.unread_badge, batch = n.batch, updated_at = now(),
+         match_moneda = n.match_moneda, match_words = n.match_words, match_where = n.match_where, collapse = n.collapse, opens = n.opens, unread_badge = n.unread_badge, batch = n.batch, traceparent = coalesce(n.traceparent, e.traceparent), updated_at = now(),
          arguments = n.arguments, texts = null, wording = null, turn_at = n.turn_at,
          -- what it said before is known as the same event, too: at first, and the last nine times
          content_hash = concat_ws(' ', relevo.content_hash(event, n.scheduled_at, relevo.event_time(event, 'deadline_at', null)), left(old.content_hash, 8 * 65 - 1), case when length(old.content_hash) >= 8 * 65 then right(old.content_hash, 64) end)

@@ -13,13 +13,13 @@ begin
     return;
   end if;
   insert into relevo.notification_events as n (event_type, event_key, title, body, data, push, audience, category, lane, at_most_once, scheduled_at, deadline_at,
-    content_hash, opens, unread_badge, project)
+    content_hash, opens, unread_badge, project, traceparent)
   select g.event_type, g.event_key, event ->> 'title', coalesce(event ->> 'body', ''), coalesce(nullif(event -> 'data', 'null'), '{}'),
          case when g.is_unread_badge then (event -> 'push') - 'badge' else coalesce(nullif(event -> 'push', 'null'), '{}') end,
          'installations', event ->> 'category', coalesce(event ->> 'lane', t.lane, 'bulk'), coalesce((event ->> 'at_most_once')::boolean, t.at_most_once, false), g.at,
          relevo.check_deadline(coalesce(relevo.event_time(event, 'deadline_at', null), g.at + coalesce((event ->> 'ttl_s')::numeric::int, t.ttl_s) * interval '1 second'), g.at, null),
          relevo.content_hash(event, g.at, null), -- of a personal event, whose deadline it leaves out
-         nullif(t.opens or t.complete_on = 'opened', false), nullif(g.is_unread_badge, false), g.project
+         nullif(t.opens or t.complete_on = 'opened', false), nullif(g.is_unread_badge, false), g.project, event ->> 'traceparent'
     from (select event ->> 'type' as event_type, event ->> 'key' as event_key, event ->> 'project' as project, event -> 'push' ->> 'badge' = 'unread' as is_unread_badge,
                  relevo.hidden_key(event ->> 'type', event ->> 'key') as hidden_key,
                  coalesce(case when event ? 'scheduled_at' then relevo.event_time(event, 'scheduled_at', null) end, now()) as at) g

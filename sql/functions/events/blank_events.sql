@@ -7,7 +7,7 @@ begin
   update relevo.notification_events
      set event_key = relevo.hidden_key(event_type, event_key), title = case when state = 'completed' then '' else 'forgotten' end, body = '', data = '{}', push = '{}', content_hash = '', arguments = null, texts = null, wording = null,
          match_topics = '{}', match_rubros = '{}', match_region = null, match_tipo = null, match_monto = null, match_moneda = null,
-         match_words = null, match_where = null, collapse = null, batch = null, end_reason = case when end_reason is not null then why end
+         match_words = null, match_where = null, collapse = null, batch = null, traceparent = null, end_reason = case when end_reason is not null then why end
    where id = any (ids);
 end
 $$;

@@ -13,7 +13,7 @@ begin
   select n.* into old from relevo.notification_events n where n.id = id_of_event;
   select coalesce(old.content_hash, (select k.content_hash from relevo.event_keys k where k.event_id = id_of_event)) into hashes;
   -- the form of hashes before 0.3
-  if strpos(hashes, encode(sha256(convert_to(jsonb_strip_nulls(event - array['on_conflict', 'project'])::text, 'UTF8')), 'hex')) > 0 then
+  if strpos(hashes, encode(sha256(convert_to(jsonb_strip_nulls(event - array['on_conflict', 'project', 'traceparent'])::text, 'UTF8')), 'hex')) > 0 then
     return null;
   end if;
   if old.id is null then

@@ -1,11 +1,11 @@
--- Returns the hash of what an event says, but for its project, in which its key is looked up. One for some phones or owners is hashed as it came: its row decides when hashes differ, and the hash
+-- Returns the hash of what an event says, but for its project, in which its key is looked up, and for its trace. One for some phones or owners is hashed as it came: its row decides when hashes differ, and the hash
 -- goes with the row. Any other is kept for good, so in one form: empty and missing fields are the same, and so are other orders of keys and of
 -- lists that are sets, and other spellings of a number or a time.
 create or replace function relevo.content_hash(event jsonb, at timestamptz, until timestamptz) returns text
   language plpgsql immutable
 as $$
 declare
-  said jsonb := jsonb_strip_nulls(case when event ?| array['on_conflict', 'project'] then event - array['on_conflict', 'project'] else event end);
+  said jsonb := jsonb_strip_nulls(case when event ?| array['on_conflict', 'project', 'traceparent'] then event - array['on_conflict', 'project', 'traceparent'] else event end);
 begin
   if said ->> 'audience' not in ('installations', 'owners') then
     said := relevo.trim_numbers('{"title": "", "body": "", "data": {}, "push": {}}'::jsonb || said);

@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from relevo.archive import restore
+from relevo.core.traceparents import EXAMPLE
 from relevo.cycles.export import OFF, Export
 from support.old_months import (
     a_run,
@@ -86,6 +87,19 @@ def test_taps_go_along(build, conn, folder_settings, tmp_path) -> None:
     [row] = found["notification_events"]
     assert (row["opened_count"], row["read_count"]) == (10, 3)
     assert conn.execute("select count(*) from relevo.event_reactions").fetchone() == (0,)
+
+
+def test_the_trace_goes_along(build, conn, folder_settings, tmp_path) -> None:
+    """The archive keeps which trace an event was enqueued in, also of a personal one."""
+    add_old_event(conn, OLD, "1", traceparent=EXAMPLE)
+    add_old_event(conn, OLD, "2", traceparent=EXAMPLE, audience="installations")
+    add_old_event(conn, OLD, "3")
+    app = build(**folder_settings)
+    clean_up(app)
+    assert export(app).outcome == "ok"
+    file = tmp_path / "events.parquet"
+    open_store(**folder_settings).fetch(f"notification_events/year={OLD:%Y}/month={OLD:%m}/part-00001.parquet", file)
+    assert [row["traceparent"] for row in pq.read_table(file).to_pylist()] == [EXAMPLE, EXAMPLE, None]
 
 
 def test_a_month_is_verified_with_its_last_part(build, conn, past, folder_settings, monkeypatch) -> None:

@@ -96,7 +96,7 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "--no-cache-dir",
         "--constraint",
         "/src/constraints.txt",
-        "/src[server,native,words]",
+        "/src[server,native,words,otel]",
     ]
     assert (folder / "src" / "constraints.txt").is_file()
     bare = ("--quiet", "--no-deps", "--no-index")

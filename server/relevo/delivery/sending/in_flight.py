@@ -158,7 +158,11 @@ class InFlightRequests:
         )
         messages = [self.messages[delivery.id] for delivery in request.deliveries]
         with services.metrics.request_seconds.labels(context.provider.name, "send").time():
-            return send(context.provider, messages, of, services.middlewares, sending)
+            if context.spans is None:
+                return send(context.provider, messages, of, services.middlewares, sending)
+            with context.spans.requested(request) as requested:
+                requested.reply = send(context.provider, messages, of, services.middlewares, sending)
+            return requested.reply
 
     def _result(self, post: InFlightRequest) -> RequestResult | None:
         """Return what became of a request: its answer counts even while a middleware has not returned."""

@@ -844,6 +844,12 @@ export type EventIn = ({
      */
     project?: string | null;
     /**
+     * Traceparent
+     *
+     * The trace it belongs to, by W3C Trace Context; the header `traceparent` if the body has none.
+     */
+    traceparent?: string | null;
+    /**
      * On Conflict
      *
      * The action if the type and key belong to an event with other content. The default is refuse.
@@ -1977,6 +1983,12 @@ export type KeyedEventIn = ({
      * The only project whose phones it is for, and in which its key is unique; a token of one project has its own.
      */
     project?: string | null;
+    /**
+     * Traceparent
+     *
+     * The trace it belongs to, by W3C Trace Context; the header `traceparent` if the body has none.
+     */
+    traceparent?: string | null;
     /**
      * On Conflict
      *
