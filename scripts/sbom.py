@@ -115,11 +115,20 @@ def _requirements(name: str, extra: str) -> Iterator[Requirement]:
     try:
         needs = metadata.requires(name) or ()
     except metadata.PackageNotFoundError:
-        raise SystemExit(f"{name} is not installed: make installed-dev installs what pyproject.toml names") from None
+        needs = _listed(name)
     for each in map(Requirement, needs):
         wanted = any(_holds(each, extra, python) for python in PYTHONS)
         if wanted and not (extra and any(_holds(each, "", python) for python in PYTHONS)):
             yield each
+
+
+def _listed(name: str) -> list[str]:
+    """Return what a package that is not installed here needs, as the last list has it."""
+    listed = {each["ref"]: each["dependsOn"] for each in json.loads(PLACE.read_text(encoding="utf-8"))["dependencies"]}
+    purl = f"pkg:pypi/{name}@{_pins()[name]}"
+    if purl not in listed:
+        raise SystemExit(f"{name} is not installed: make installed-dev installs what pyproject.toml names")
+    return [each.removeprefix("pkg:pypi/").partition("@")[0] for each in listed[purl]]
 
 
 def _holds(requirement: Requirement, extra: str, python: str) -> bool:
