@@ -24,9 +24,9 @@ def sandbox() -> Iterator[Sandbox]:
         yield started
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def program() -> Iterator[DyingProcesses]:
-    """The program that sends for the tests of a file, and survives its own processes."""
+    """The program that sends for the tests of this folder, and survives its own processes."""
     with DyingProcesses.start() as started:
         yield started
 
