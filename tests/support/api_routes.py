@@ -42,6 +42,7 @@ ROUTES: dict[tuple[str, str], Route] = {
     ("GET", "/health/ready"): Route("open"),
     ("GET", "/guide"): Route("open"),
     ("GET", "/guide/{name}"): Route("open", fills={"name": "index"}),
+    ("GET", "/guide/es/{name}"): Route("open", fills={"name": "index"}),
     ("GET", "/guide/pictures/{name}"): Route("open", fills={"name": "none.png"}),
     ("GET", "/dashboard/static/{name}"): Route("open", fills={"name": "relevo.css"}),
     ("GET", "/dashboard/language/{code}"): Route("open", fills={"code": "es"}),
