@@ -7,9 +7,11 @@ select distinct c.event_type
 -- name: claim_due
 -- Claims what is due in one lane of a project, oldest first, and looks where each delivery goes, what stands in its way and what its event
 -- says; its JSON as text, so that one that cannot be read is no other's trouble.
-select c.*, e.id, e.title, e.body, e.data, e.push, e.wording, e.texts, e.arguments
-  from relevo.claim_due(%(token)s, %(worker_id)s, %(cycle)s, %(project)s, %(lane)s, %(limit)s, %(now)s, %(shard_index)s, %(shard_count)s,
-                          %(only_types)s, %(not_types)s, %(not_worded)s, %(suspect_lapses)s, %(lease_ms)s, %(since)s) c
+select c.*, e.id as content_id, e.title, e.body, e.data, e.push, e.wording, e.texts, e.arguments
+  from relevo.claim_due(
+    claim => %(token)s, worker => %(worker_id)s, of_cycle => %(cycle)s, of_project => %(project)s, of_lane => %(lane)s, most => %(limit)s,
+    given_at => %(now)s, shard => %(shard_index)s, shards => %(shard_count)s, only_types => %(only_types)s, not_types => %(not_types)s,
+    not_worded => %(not_worded)s, suspect_lapses => %(suspect_lapses)s, usual_lease_ms => %(lease_ms)s, since => %(since)s) c
   left join lateral (select e.id, e.title, e.body, e.data::text, (case when e.collapse is null and e.opens is null and e.unread_badge is null then e.push
                                   else relevo.push_with_options(e.push, e.event_type, e.collapse, e.opens, e.unread_badge) end)::text as push,
                             e.wording, e.texts::text, e.arguments::text
@@ -17,8 +19,10 @@ select c.*, e.id, e.title, e.body, e.data, e.push, e.wording, e.texts, e.argumen
 
 -- name: claim_probe
 -- Claims a few deliveries for a probe out of the oldest due ones: first those whose phone, event and past nothing speaks against.
-select * from relevo.claim_probe(%(token)s, %(worker_id)s, %(cycle)s, %(project)s, %(lane)s, %(limit)s, %(now)s, %(shard_index)s, %(shard_count)s,
-                                   %(only_types)s, %(not_types)s, %(not_worded)s, %(lease_ms)s, %(look_at)s);
+select * from relevo.claim_probe(
+  claim => %(token)s, worker => %(worker_id)s, of_cycle => %(cycle)s, of_project => %(project)s, of_lane => %(lane)s, most => %(limit)s,
+  given_at => %(now)s, shard => %(shard_index)s, shards => %(shard_count)s, only_types => %(only_types)s, not_types => %(not_types)s,
+  not_worded => %(not_worded)s, usual_lease_ms => %(lease_ms)s, look_at => %(look_at)s);
 
 -- name: wait_for_locks
 -- Lets this transaction wait for a lock as long as a statement may run: longer than a silent transaction may hold it.

@@ -3,9 +3,11 @@
 -- fans it out as far as it goes without a closer look: together with others, or a slice of it.
 select f.id, f.project, f.audience, f.lane, f.event_day, f.too_late, f.named, f.due_hour, f.how, f.fanned, f.late, f.events, f.installations,
        f.is_last, f.targets, f.created, f.projects, f.counted, f.in_hour, f.busiest_day, f.held
-  from relevo.fan_out_next(%(after_project)s, %(given_up)s::bigint[], %(apart)s::bigint[], %(aside)s::bigint[], %(few)s::int,
-                             %(most_events)s::int, %(most)s::int, %(brake)s, %(enough)s::int, %(at_once)s, false, %(now)s::timestamptz,
-                             %(since)s::timestamptz, %(due_since)s::timestamptz) f;
+  from relevo.fan_out_next(
+    after_project => %(after_project)s, given_up => %(given_up)s::bigint[], apart => %(apart)s::bigint[], aside => %(aside)s::bigint[],
+    few => %(few)s::int, most_events => %(most_events)s::int, most => %(most)s::int, brake => %(brake)s, enough => %(enough)s::int,
+    at_once => %(at_once)s, unseen => false, given_at => %(now)s::timestamptz, since => %(since)s::timestamptz,
+    due_since => %(due_since)s::timestamptz) f;
 
 -- name: find_first_turn
 -- Returns bounds for the next looks: no event that is to be fanned out has its turn before the first or is scheduled before the second. Both lie

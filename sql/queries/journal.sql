@@ -3,8 +3,9 @@
 
 -- name: journal_plain_wave
 -- The fence before the POST for a wave of which all may be sent: records its requests, or writes nothing and says no.
-select relevo.journal_plain_wave(%(token)s, %(project)s, %(ids)s::bigint[], %(events)s::bigint[], %(request_ids)s::uuid[], %(firsts)s::int[],
-                             %(lasts)s::int[], %(timeout_ms)s, %(now)s);
+select relevo.journal_plain_wave(
+  claim => %(token)s, of_project => %(project)s, wave_ids => %(ids)s::bigint[], events => %(events)s::bigint[],
+  request_ids => %(request_ids)s::uuid[], firsts => %(firsts)s::int[], lasts => %(lasts)s::int[], timeout_ms => %(timeout_ms)s, given_at => %(now)s);
 
 -- name: phones_unchanged
 -- Returns whether all phones of a wave whose journal is committed are as they were claimed, and none is in quiet hours since.

@@ -2,8 +2,10 @@
 -- Finds the lanes that have something new, which still have something of those asked for again, and which come next along the queue's index;
 -- when the first thing of each falls due and may be sent; and what the next look has to know. Nothing once dispatch is paused.
 select l.project, l.lane, l.due_at, l.wait_s, l.troubled, l.numbered, l.oldest_xid, l.next_xid, l.walked, l.last_project, l.last_lane
-  from relevo.due_lanes(%(now)s, %(after_id)s, %(most_new)s, %(again_projects)s::text[], %(again_lanes)s::text[],
-                          %(again_since)s::timestamptz[], %(after_project)s, %(after_lane)s, %(limit)s) l;
+  from relevo.due_lanes(
+    given_at => %(now)s, after_id => %(after_id)s, most_new => %(most_new)s, again_projects => %(again_projects)s::text[],
+    again_lanes => %(again_lanes)s::text[], again_since => %(again_since)s::timestamptz[], after_project => %(after_project)s,
+    after_lane => %(after_lane)s, most => %(limit)s) l;
 
 -- name: list_due_receipts
 -- Finds the next projects that have receipts to ask for, by skipping along their index, and when the first one falls due and may be asked for.

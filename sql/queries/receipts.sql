@@ -9,6 +9,7 @@ select relevo.settle_confirmed(%(token)s, %(asked)s, %(now)s);
 -- name: settle_receipts
 -- Writes what receipts say of what the claim holds, and ends it; returns how many became what.
 select * from relevo.settle_receipts(
-  %(token)s, %(days)s::date[], %(ids)s::bigint[], %(kinds)s::int[], %(statuses)s::text[], %(spent)s::int[], %(paced)s::boolean[], %(codes)s::text[],
-  %(messages)s::text[], %(floors_ms)s::bigint[], %(max_attempts)s, %(retry_base_ms)s, %(retry_max_ms)s, %(retry_jitter_ms)s, %(receipt_ms)s,
-  %(give_up_ms)s, %(now)s);
+  claim => %(token)s, of_days => %(days)s::date[], of_ids => %(ids)s::bigint[], kinds => %(kinds)s::int[], sort_statuses => %(statuses)s::text[],
+  sort_spent => %(spent)s::int[], sort_paced => %(paced)s::boolean[], sort_codes => %(codes)s::text[], sort_messages => %(messages)s::text[],
+  sort_floors_ms => %(floors_ms)s::bigint[], most_attempts => %(max_attempts)s, base_ms => %(retry_base_ms)s, max_ms => %(retry_max_ms)s,
+  jitter_ms => %(retry_jitter_ms)s, receipt_ms => %(receipt_ms)s, give_up_ms => %(give_up_ms)s, given_at => %(now)s);

@@ -14,17 +14,22 @@
 
 -- name: settle_sent
 -- Settles what was sent of requests, under the lock of their claim; null if the general statement has to.
-select relevo.settle_sent(%(token)s, %(project)s, %(ids)s::bigint[], %(unsent)s::int[], %(tickets)s::text[], %(installations)s::uuid[],
-                            %(versions)s::int[], %(attempts)s::smallint[], %(request_ids)s::uuid[], %(firsts)s::int[], %(lasts)s::int[],
-                            %(events)s::bigint[], %(formers)s::text[], %(counts)s::int[], %(receipt_ms)s, %(finish)s, %(now)s);
+select relevo.settle_sent(
+  claim => %(token)s, of_project => %(project)s, sent_ids => %(ids)s::bigint[], unsent => %(unsent)s::int[], tickets => %(tickets)s::text[],
+  of_installations => %(installations)s::uuid[], versions => %(versions)s::int[], of_attempts => %(attempts)s::smallint[],
+  request_ids => %(request_ids)s::uuid[], firsts => %(firsts)s::int[], lasts => %(lasts)s::int[], events => %(events)s::bigint[],
+  formers => %(formers)s::text[], counts => %(counts)s::int[], receipt_ms => %(receipt_ms)s, finish => %(finish)s, given_at => %(now)s);
 
 -- name: settle_deliveries
 -- Writes what was answered of deliveries that the claim holds; returns how many became what.
 select * from relevo.settle_deliveries(
-  %(token)s, %(days)s::date[], %(ids)s::bigint[], %(kinds)s::int[], %(tickets)s::text[], %(versions)s::int[], %(statuses)s::text[], %(spent)s::int[],
-  %(paced)s::boolean[], %(codes)s::text[], %(messages)s::text[], %(floors_ms)s::bigint[], %(projects)s::text[], %(not_befores)s::timestamptz[],
-  %(types)s::text[], %(formers)s::text[], %(in_requests)s::uuid[], %(request_ids)s::uuid[], %(request_outcomes)s::text[],
-  %(max_attempts)s, %(retry_base_ms)s, %(retry_max_ms)s, %(retry_jitter_ms)s, %(receipt_ms)s, %(finish)s, %(now)s);
+  claim => %(token)s, of_days => %(days)s::date[], of_ids => %(ids)s::bigint[], kinds => %(kinds)s::int[], tickets => %(tickets)s::text[],
+  versions => %(versions)s::int[], sort_statuses => %(statuses)s::text[], sort_spent => %(spent)s::int[], sort_paced => %(paced)s::boolean[],
+  sort_codes => %(codes)s::text[], sort_messages => %(messages)s::text[], sort_floors_ms => %(floors_ms)s::bigint[],
+  sort_projects => %(projects)s::text[], sort_not_befores => %(not_befores)s::timestamptz[], sort_types => %(types)s::text[],
+  sort_formers => %(formers)s::text[], sort_requests => %(in_requests)s::uuid[], request_ids => %(request_ids)s::uuid[],
+  request_outcomes => %(request_outcomes)s::text[], most_attempts => %(max_attempts)s, base_ms => %(retry_base_ms)s, max_ms => %(retry_max_ms)s,
+  jitter_ms => %(retry_jitter_ms)s, receipt_ms => %(receipt_ms)s, finish => %(finish)s, given_at => %(now)s);
 
 -- name: disable_tokens
 -- Disables tokens that the push service calls gone, each only if it is still the one that was asked about. The project's row is locked by now, so

@@ -52,7 +52,9 @@ begin
     how := 'together';
     select f.fanned, f.late, f.created, f.events, f.installations, f.counted, f.in_hour, f.busiest_day, f.held
       into fanned, late, created, events, installations, counted, in_hour, busiest_day, held
-      from relevo.fan_out_small(e.lane, e.project, due_hour, few, most_events, most, given_up || apart, watched, given_at, since) f;
+      from relevo.fan_out_small(
+        of_lane => e.lane, of_project => e.project, due_hour => due_hour, few => few, most_events => most_events, most => most,
+        left_out => given_up || apart, watched => watched, given_at => given_at, since => since) f;
     if (select max(c.n) from unnest(in_hour) as c(n)) <= enough then
       counted := null; -- that is too much for nobody
       in_hour := null;

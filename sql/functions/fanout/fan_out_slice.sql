@@ -68,7 +68,9 @@ begin
   end if;
   created := coalesce(cardinality(t.phones), 0);
   if created > 0 then
-    held := relevo.write_slice(e, at, t.phones, t.providers, t.projects, t.hours, t.inboxes, gathered, deliveries);
+    held := relevo.write_slice(
+      e => e, at => at, phones => t.phones, providers => t.providers, projects => t.projects, hours => t.hours, inboxes => t.inboxes,
+      gathered => gathered, deliveries => deliveries);
   end if;
   update relevo.notification_events n
      set state = case when is_last then 'fanned' else 'fanning' end, event_day = e.event_day, fanout_started_at = e.fanout_started_at,

@@ -14,7 +14,9 @@ declare
 begin
   if gathered is not null or e.audience = 'installations' and relevo.is_batched(e) then
     if gathered is not null then
-      n := relevo.write_gathered(e, at, phones, providers, projects, hours, inboxes, gathered, deliveries);
+      n := relevo.write_gathered(
+        e => e, at => at, phones => phones, providers => providers, projects => projects, hours => hours, inboxes => inboxes, gathered => gathered,
+        deliveries => deliveries);
     else
       n := relevo.write_batched(e, at, phones, providers, projects, hours, inboxes);
     end if;

@@ -5,7 +5,9 @@ create or replace function relevo.find_inbox_item(s relevo.inbox_subject, of_eve
 as $$
   select f.place, f.at
     from relevo.list_item_places(s, of_event) c
-    cross join lateral relevo.filter_inbox(s, 'all', null, null, array[c.place], array[of_event], array[c.day], array[c.at], 0, 1) f
+    cross join lateral relevo.filter_inbox(
+      s => s, wanted => 'all', of_category => null, of_type => null, places => array[c.place], events => array[of_event], days => array[c.day],
+      ats => array[c.at], reaches => 0, most => 1) f
    order by f.place
    limit 1
 $$;

@@ -19,7 +19,9 @@ declare
 begin
   loop
     g := case when wanted = 'archived' then relevo.gather_archived(s, upto, wide) else relevo.gather_inbox(s, upto, wide, after) end;
-    return query select f.* from relevo.filter_inbox(s, wanted, of_category, of_type, g.places, g.events, g.days, g.ats, g.reaches, most, g.came_by) f;
+    return query select f.* from relevo.filter_inbox(
+      s => s, wanted => wanted, of_category => of_category, of_type => of_type, places => g.places, events => g.events, days => g.days,
+      ats => g.ats, reaches => g.reaches, most => most, came_by => g.came_by) f;
     get diagnostics came = row_count;
     most := most - came;
     walked := walked + g.walked;
