@@ -39,6 +39,9 @@ class Load:
 
     port: int
     token: str
+    """An app's."""
+    viewer_token: str
+    """The statistics are not for apps."""
     event_id: int
     phone: str
     per_second: int
@@ -86,7 +89,7 @@ class Load:
         try:
             match number % 10:
                 case 0:
-                    status = await caller.ask("GET", "/v1/ops/stats")
+                    status = await caller.ask("GET", "/v1/ops/stats", token=self.viewer_token)
                 case 1 | 2:
                     status = await caller.ask("GET", "/health/ready")
                 case 3 | 4 | 5:
@@ -105,21 +108,23 @@ class Caller(asyncio.Protocol):
 
     def __init__(self, port: int, token: str) -> None:
         self._port = port
-        self._always = (
-            f" HTTP/1.1\r\nHost: bench\r\nAuthorization: Bearer {token}\r\nContent-Type: application/json\r\n"
-        )
+        self._usual_token = token
         self._transport: asyncio.WriteTransport | None = None
         self._told = b""
         self._answer: asyncio.Future[int] | None = None
 
-    async def ask(self, method: str, path: str, body: dict[str, Any] | None = None) -> int:
-        """Return the status of the answer, of which everything is read."""
+    async def ask(self, method: str, path: str, body: dict[str, Any] | None = None, token: str | None = None) -> int:
+        """Return the status of the answer, of which everything is read; `token` takes the place of the usual one."""
         loop = asyncio.get_running_loop()
         if self._transport is None:
             self._transport, _ = await loop.create_connection(lambda: self, "127.0.0.1", self._port)
         self._told, self._answer = b"", loop.create_future()
         sent = json.dumps(body).encode() if body is not None else b""
-        self._transport.write(f"{method} {path}{self._always}Content-Length: {len(sent)}\r\n\r\n".encode() + sent)
+        head = (
+            f"{method} {path} HTTP/1.1\r\nHost: bench\r\nAuthorization: Bearer {token or self._usual_token}\r\n"
+            f"Content-Type: application/json\r\nContent-Length: {len(sent)}\r\n\r\n"
+        )
+        self._transport.write(head.encode() + sent)
         return await self._answer
 
     def data_received(self, data: bytes) -> None:
@@ -148,10 +153,12 @@ def rows(env: Environment) -> Iterator[Row]:
         queue_bulk(env, first)
     database = Database(env.dsn, env.dsn, env.settings())
     token, _ = api_tokens.make(database, "bench", "app")
+    viewer_token, _ = api_tokens.make(database, "bench viewer", "viewer")
     database.close()
     load = Load(
         port,
         token,
+        viewer_token,
         later_event(env),
         str(env.phones(1)[0]),
         sizes.http_requests,
@@ -167,6 +174,8 @@ def rows(env: Environment) -> Iterator[Row]:
             alone.append(bulk_rate(env, lambda: time.sleep(sizes.http_seconds)))
         [(is_left,)] = env.conn.execute(_SQL["is_bulk_left"]).fetchall()
     env.forget_open()
+    if refused := load.answers[401] + load.answers[403]:
+        raise RuntimeError(f"{refused} requests were refused: a role of the bench's tokens may not make them")
     errors = sum(count for status, count in load.answers.items() if status not in (200, 201, 202))
     what = f"HTTP at {sizes.http_requests}/s beside dispatch, {sizes.http_waiters} waiters open"
     told = latency("http", what, load.waits_ms, Goal("p99_ms", 250, "ms p99"), Goal("errors", 0, "errors"))
