@@ -83,14 +83,14 @@ def test_wrong_facts_are_found() -> None:
 
 
 def changelog_links() -> list[tuple[str, str]]:
-    """Return the pages and anchors that the entries of the next release link to."""
-    whole = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
-    unreleased = whole[whole.index("## [Unreleased]") :].partition("\n## [")[0]
-    return re.findall(r"\]\(server/docs/([\w-]+\.md)#([\w-]+)\)", unreleased)
+    """Return the pages and anchors that the entries of the newest release link to, and those of the one in work."""
+    parts = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8").split("\n## [")[1:]
+    newest = "".join(parts[: 1 + parts[0].startswith("Unreleased]")])
+    return re.findall(r"\]\(server/docs/([\w-]+\.md)#([\w-]+)\)", newest)
 
 
 def test_the_changelog_leads_to_headings() -> None:
-    """Each link of the next release's entries leads to a heading of a page that is there."""
+    """Each link of the newest entries leads to a heading of a page that is there."""
     there = {page.name: {anchor(each) for each in headings(page)} for page in PAGES}
     assert [f"{page}#{place}" for page, place in changelog_links() if place not in there.get(page, set())] == []
     assert len(changelog_links()) > 10
