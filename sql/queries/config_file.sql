@@ -33,7 +33,7 @@ select 'news', s.project, s.name, jsonb_strip_nulls(jsonb_build_object('kinds', 
 union all
 select 'token', t.project, t.name, to_jsonb(string_agg(distinct t.role, ', ' order by t.role))
   from relevo.api_tokens t
- where t.revoked_at is null and (t.expires_at is null or t.expires_at > now())
+ where t.revoked_at is null and (t.expires_at is null or t.expires_at > now()) and t.subject is null
  group by t.project, t.name
  order by 1, 2 nulls first, 3;
 
@@ -50,13 +50,14 @@ select relevo.set_event_type(%(asked)s::jsonb);
 -- Gives the valid tokens of a name and a project another role.
 update relevo.api_tokens t set role = %(role)s
  where t.name = %(name)s and t.project is not distinct from %(project)s and t.role <> %(role)s
-   and t.revoked_at is null and (t.expires_at is null or t.expires_at > now());
+   and t.revoked_at is null and (t.expires_at is null or t.expires_at > now()) and t.subject is null;
 
 -- name: revoke_tokens
 -- Revokes the valid tokens of a name and a project, and ends their sessions.
 with revoked as (
   update relevo.api_tokens t set revoked_at = now()
    where t.name = %(name)s and t.project is not distinct from %(project)s and t.revoked_at is null and (t.expires_at is null or t.expires_at > now())
+     and t.subject is null
   returning t.id
 )
 delete from relevo.http_sessions s using revoked r where s.token_id = r.id;

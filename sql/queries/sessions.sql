@@ -13,7 +13,7 @@ returning token_id;
 
 -- name: read_session
 -- Reads whose session this is, if neither it nor its token has ended, and whether the last use of token and session was long enough ago to be written.
-select t.id, t.name, t.role, t.project, t.last_used_at is null or t.last_used_at < now() - interval '1 minute' as note_use,
+select t.id, t.name, t.role, t.project, t.subject is not null as is_person, t.last_used_at is null or t.last_used_at < now() - interval '1 minute' as note_use,
        s.last_used_at < now() - interval '1 minute' as note_session
   from relevo.http_sessions s
   join relevo.api_tokens t on t.id = s.token_id

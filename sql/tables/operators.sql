@@ -27,11 +27,17 @@ create table relevo.api_tokens (
   expires_at   timestamptz,
   revoked_at   timestamptz,
   last_used_at timestamptz,
-  constraint api_tokens_check check (expires_at > created_at)
+  constraint api_tokens_check check (expires_at > created_at),
+  issuer       text check (length(issuer) between 1 and 500),
+  subject      text check (length(subject) between 1 and 255),
+  constraint people_have_a_provider check ((issuer is null) = (subject is null))
 ) with (fillfactor = 50);
 comment on table relevo.api_tokens is 'Who may call over HTTP: the SHA-256 of each token, never the token itself.';
 comment on column relevo.api_tokens.project is 'The only project whose events and phones it may reach; null for all.';
 comment on column relevo.api_tokens.last_used_at is 'Written at most once a minute.';
+comment on column relevo.api_tokens.issuer is 'Of a person: the provider of identities with which the person signs in. Nobody knows the token itself.';
+comment on column relevo.api_tokens.subject is 'Of a person: what the provider calls the person, for ever.';
+create unique index api_tokens_person on relevo.api_tokens (issuer, subject) where subject is not null;
 
 create table relevo.http_sessions (
   secret_hash  bytea primary key check (octet_length(secret_hash) = 32),
@@ -58,7 +64,7 @@ create table relevo.used_signatures (
   expires_at timestamptz not null
 );
 comment on table relevo.used_signatures is
-  'Signatures of the app''s server that a phone has used; only good ones are here, and cleanup deletes what ended a day ago.';
+  'Signatures of the app''s server that a phone has used, and logins that came to their end; only good ones are here, and cleanup deletes what ended a day ago.';
 create index used_signatures_expires_at on relevo.used_signatures (expires_at);
 
 create table relevo.troubles (

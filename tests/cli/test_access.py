@@ -10,8 +10,10 @@ import pytest
 import requests
 
 from relevo import app
-from relevo.access import api_tokens, sessions
+from relevo.access import api_tokens, sessions, sign_on
+from relevo.access.oidc import Attempt, Identity
 from relevo.config import Settings
+from relevo.config.sign_on import GroupRole
 from support.processes import Processes, eventually
 from support.relevo_command import Command
 
@@ -88,6 +90,24 @@ def test_a_role_that_is_none_is_refused(processes: Processes) -> None:
     made = processes.relevo("token", "make", "x", "--role", "king")
     assert made.ends() == 2
     assert "app, observer, viewer, operator" in made.stderr
+
+
+def test_a_person_who_was_revoked_is_restored(processes: Processes, settings: Settings) -> None:
+    """A person of a provider of identities is revoked and restored by the id; a token that is nobody's person is not."""
+    identity = Identity("https://login.example", "ana-1", "Ana", frozenset({"ops"}))
+    with app.database(settings) as database:
+        person = sign_on.sign_in(database, Attempt.begin("/dashboard"), identity, [GroupRole("ops", "viewer")])
+        token = api_tokens.make(database, "wall", "viewer")[1]
+    for command, code in (("restore", 2), ("revoke", 0), ("restore", 0)):
+        assert processes.relevo("token", command, person.id).ends() == code, command
+    assert processes.relevo("token", "revoke", token.id).ends() == 0
+    refused = processes.relevo("token", "restore", token.id)
+    assert refused.ends() == 2
+    assert "There is no person" in refused.stderr
+    listed = processes.relevo("token", "list", "--json")
+    assert listed.ends() == 0
+    rows = {row["name"]: row["state"] for row in map(json.loads, listed.stdout.splitlines())}
+    assert rows == {"Ana (ana-1)": "valid", "wall": "revoked"}
 
 
 def test_an_operator_lists_and_ends_sessions(processes: Processes, settings: Settings) -> None:

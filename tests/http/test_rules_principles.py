@@ -78,4 +78,9 @@ def test_phones_prove_themselves() -> None:
     """Routes of phones and inboxes judge their caller themselves, and so do log-in and log-out; no other route does."""
     own = {path for (_, path), rule in RULES.items() if rule.own_check}
     of_phones = ("/v1/installations/{", "/v1/inbox", "/v1/licitaciones", "/v1/rubros", "/v1/regions")
-    assert own == {path for _, path in RULES if path.startswith(of_phones)} | {"/login", "/logout"}
+    assert own == {path for _, path in RULES if path.startswith(of_phones)} | {
+        "/login",
+        "/login/oidc",
+        "/login/oidc/callback",
+        "/logout",
+    }

@@ -140,6 +140,8 @@ _LISTED = (
     (PROVEN_BY_COOKIE, """
         GET /login
         POST /login
+        GET /login/oidc
+        GET /login/oidc/callback
         POST /logout
     """),
     (VIEWERS_BY_COOKIE, """

@@ -36,6 +36,8 @@ class Token:
     role: Role
     project: str | None = None
     """The only project it may reach; None for all."""
+    is_person: bool = False
+    """Whether it is a person's who signs in with a provider of identities: nobody knows such a token."""
 
 
 def make(

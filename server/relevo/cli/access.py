@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from relevo.access import api_tokens
+from relevo.access import api_tokens, sign_on
 from relevo.access import sessions as access_sessions
 from relevo.cli.common import (
     MOST_IDS,
@@ -94,6 +94,18 @@ def revoke(
         name = api_tokens.revoke(database, token_id)
     told = {"id": token_id, "name": name, "revoked": True}
     say(f"Token {escape(token_id)} ({escape(name)}) is revoked.", told, as_json=as_json)
+
+
+@token.command(epilog="Example: relevo token restore c4f4d51df489")
+def restore(
+    token_id: Annotated[str, typer.Argument(metavar="ID", help="The person's id, as `token list` shows it.")],
+    as_json: AsJson = False,
+) -> None:
+    """Let a person whose access was revoked sign in again."""
+    with prepared_database() as database:
+        name = sign_on.restore(database, token_id)
+    told = {"id": token_id, "name": name, "restored": True}
+    say(f"{escape(name)} may sign in again.", told, as_json=as_json)
 
 
 @sessions.command(name="list", epilog="Example: relevo sessions list --json")

@@ -53,6 +53,7 @@ def complaints(settings: Settings, cycles: Callable[[], Collection[str]]) -> Com
         **_of_shards(settings),
         **_of_sources(settings),
         **_of_places(settings),
+        **_of_sign_on(settings),
         **_of_cycles(settings, cycles),
     }
 
@@ -103,6 +104,17 @@ def _of_places(settings: Settings) -> Complaints:
     if settings.archive_sse_kms_key_id and settings.archive_sse != "aws:kms":
         found["archive_sse", "archive_sse_kms_key_id"] = "must be aws:kms along with ARCHIVE_SSE_KMS_KEY_ID"
     return found
+
+
+def _of_sign_on(settings: Settings) -> Complaints:
+    if settings.oidc_issuer is None:
+        return {}
+    needed = ("oidc_client_id", "oidc_redirect_url", "oidc_roles")
+    return {
+        (name, "oidc_issuer"): "must be set along with OIDC_ISSUER"
+        for name in needed
+        if getattr(settings, name) is None
+    }
 
 
 def _of_cycles(settings: Settings, cycles: Callable[[], Collection[str]]) -> Complaints:

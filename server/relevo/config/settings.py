@@ -16,16 +16,17 @@ from relevo.config.installation import Installation
 from relevo.config.outbox import Outbox
 from relevo.config.push import Push
 from relevo.config.setting import Theme, Tier, bounds_of, show, tier_of
+from relevo.config.sign_on import SignOn
 from relevo.config.sources import Sources
 from relevo.config.workers import Workers
 from relevo.core.proxies import Proxies
 
 Origin = Literal["environment", ".env", "derived", "default"]
-THEMES: tuple[type[Theme], ...] = (Database, Installation, Push, Sources, Workers, Outbox, Http, Archive)
+THEMES: tuple[type[Theme], ...] = (Database, Installation, Push, Sources, Workers, Outbox, Http, SignOn, Archive)
 
 
 # A default may follow from settings of the themes to the right of its own: they are checked first.
-class Settings(Archive, Http, Sources, Workers, Push, Installation, Database, Outbox):
+class Settings(Archive, SignOn, Http, Sources, Workers, Push, Installation, Database, Outbox):
     """All settings of one process, validated and frozen; made by `load`."""
 
     model_config = SettingsConfigDict(defer_build=False)

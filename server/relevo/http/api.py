@@ -8,6 +8,7 @@ from fastapi import APIRouter, FastAPI
 from fastapi.openapi.utils import get_openapi
 from starlette.middleware.cors import CORSMiddleware
 
+from relevo.access.oidc import Provider
 from relevo.access.phones import OF_PHONES, DeviceRules
 from relevo.app import App
 from relevo.core.hidden_texts import hiding
@@ -47,7 +48,7 @@ from relevo.http.waiting import EventWaiters, InboxWaiters, Places
 from relevo.operators import fleet
 
 _MOST_RUNS = 2
-_RENDERING_WAIT_S = 2.0
+_RENDERING_WAIT_S = _SIGN_ON_WAIT_S = 2.0
 ROUTERS: tuple[APIRouter, ...] = (
     health.router,
     events.router,
@@ -128,13 +129,23 @@ def make(relevo: App | None = None) -> FastAPI:
     return app
 
 
-def furnish(app: FastAPI, threads: DatabaseThreads, places: Places, rules: DeviceRules, codes: LoginCodes) -> None:
+def furnish(
+    app: FastAPI,
+    threads: DatabaseThreads,
+    places: Places,
+    rules: DeviceRules,
+    codes: LoginCodes,
+    *,
+    provider: Provider | None = None,
+) -> None:
     """Give the app what its routes answer by."""
     relevo: App = app.state.relevo
     app.state.threads = threads
     app.state.long_work = DatabaseThreads(
         relevo.database, _MOST_RUNS, 0.0, busy_because=f"{_MOST_RUNS} runs by hand are under way here."
     )
+    app.state.provider = provider
+    app.state.sign_on_threads = Threads(2, _SIGN_ON_WAIT_S, "Other people are logging in.")
     app.state.rendering = Threads(1, _RENDERING_WAIT_S, "Other texts are being rendered.", rest=3)
     app.state.stats = Cached(lambda: _stats(threads, relevo))
     app.state.device_rules = rules

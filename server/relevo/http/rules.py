@@ -50,6 +50,7 @@ OPERATE = Rule(frozenset({"operator"}), scoped=False)
 CONFIGURE = replace(OPERATE, weight=10)
 DEVICE = Rule(own_check=True, max_body=PHONE_BODY)
 LOGIN = Rule(own_check=True, page=True, max_body=FORM_BODY)
+SIGN_ON = replace(LOGIN, weight=5)
 DOCUMENT = Rule(weight=2)
 OPEN_PAGE = Rule(page=True, weight=3)
 PREVIEW_WORDS = replace(READ_WORDS, weight=10)
@@ -128,6 +129,8 @@ _AT: dict[str, dict[str, Rule]] = {
     "/v1/rubros": {"GET": DEVICE},
     "/v1/regions": {"GET": DEVICE},
     "/login": {"GET": LOGIN, "POST": LOGIN},
+    "/login/oidc": {"GET": SIGN_ON},
+    "/login/oidc/callback": {"GET": SIGN_ON},
     "/logout": {"POST": LOGIN},
     "/dashboard/static/{name}": {"GET": ANYBODY},
     "/dashboard/language/{code}": {"GET": ANYBODY},

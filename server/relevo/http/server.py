@@ -12,6 +12,7 @@ import uvicorn
 from fastapi import FastAPI
 from starlette.types import ASGIApp
 
+from relevo.access.oidc import Provider
 from relevo.access.phones import DeviceRules
 from relevo.app import App
 from relevo.core.serving import BACKLOG, listen, url_of, uvicorn_config
@@ -46,6 +47,7 @@ class HttpServer:
         self._settings = app.settings
         self.readiness = Readiness(app.settings, scheduled)
         self._device_rules = DeviceRules.of(app.settings, app.webpush_hosts)  # a bad file of keys is told at the start
+        self._provider = Provider(app.settings) if app.settings.oidc_issuer else None
         self.url = ""
         self.codes = LoginCodes()
         self._stop = threading.Event()
@@ -139,7 +141,7 @@ class HttpServer:
         )
         self.api = made = api.make(self._app)
         places = Places(min(MOST_WAITERS, max(2, self.connections.most // 2)))
-        api.furnish(made, threads, places, self._device_rules, self.codes)
+        api.furnish(made, threads, places, self._device_rules, self.codes, provider=self._provider)
         # A connection of its own: while requests have all the others this process is busy, and no less ready.
         made.state.checks = Cached(lambda: probes.run(self.readiness.look))
         metrics = self._app.metrics
@@ -172,6 +174,7 @@ class HttpServer:
             await recorded.close(threads)
             made.state.long_work.close()
             made.state.rendering.close()
+            made.state.sign_on_threads.close()
             for each in (threads, probes):
                 each.close()
                 each.database.close()

@@ -12,12 +12,14 @@ from relevo.http.dashboard import (
     people,
     search,
     sessions,
+    sign_on,
     system,
     test_push,
 )
 
 ROUTERS = (
     login.router,
+    sign_on.router,
     system.router,
     events.router,
     deliveries.router,

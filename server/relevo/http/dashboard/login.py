@@ -106,7 +106,7 @@ async def choose_language(
     """Set the language of the pages, and return to the page before."""
     if code not in LANGUAGES:
         raise NotFoundError(f"There is no language {code}.")
-    answer = RedirectResponse(_inside(back), 303)
+    answer = RedirectResponse(inside(back), 303)
     keep(request, answer, LANGUAGE_COOKIE, code, _LANGUAGE_HOURS * 3600)
     return answer
 
@@ -126,11 +126,11 @@ async def show_login(request: Request, code: Annotated[str | None, Query(max_len
         wrong = _("This link was used, is too old, or is not for this machine.")
         return login_page(request, wrong, 401, command=f"relevo {_MAKE}")
     try:
-        session = await threads_of(request).run(_begin_by_link, _limits(request))
+        session = await threads_of(request).run(_begin_by_link, limits(request))
     except BaseException:
         codes.give_back(code, until)
         raise
-    return _welcome(request, session, _HOME)
+    return keep_session(request, RedirectResponse(_HOME, 303), session)
 
 
 async def _is_logged_in(request: Request) -> bool:
@@ -154,7 +154,7 @@ def _begin_by_link(database: Database, limits: dict[str, Any]) -> str:
         return sessions.begin(database, token, **limits)
 
 
-def _limits(request: Request) -> dict[str, Any]:
+def limits(request: Request) -> dict[str, Any]:
     """Return how long a session lasts by the settings, and from where it begins."""
     settings = app_of(request).settings
     hours, idle = settings.http_session_hours, settings.http_session_idle_minutes
@@ -165,7 +165,7 @@ def _limits(request: Request) -> dict[str, Any]:
 async def log_in(request: Request) -> Response:
     """Log in with a token."""
     given = await read_form(request)
-    after = _inside(given.get("after", ""))
+    after = inside(given.get("after", ""))
     nonce = request.cookies.get(cookie_name(request, FORM_COOKIE), "")
     if not nonce or not hmac.compare_digest(given.get("form", "").encode(), nonce.encode()):
         await refusals.note(request, "refused_form")
@@ -177,8 +177,8 @@ async def log_in(request: Request) -> Response:
         return login_page(request, said, 403 if token else 401, after=after)
     recorded: RecordedActions = request.app.state.recorded
     with audit.acting_as(f"{token.name} ({token.id})", "http"), recorded.bounded(token, "login"):
-        session = await threads_of(request).run(sessions.begin, token, **_limits(request))
-    return _welcome(request, session, after)
+        session = await threads_of(request).run(sessions.begin, token, **limits(request))
+    return keep_session(request, RedirectResponse(after, 303), session)
 
 
 @router.post("/logout")
@@ -203,13 +203,13 @@ def _why_not(token: Token) -> str:
     return ""
 
 
-def _welcome(request: Request, session: str, after: str) -> Response:
-    answer = RedirectResponse(after, 303)
+def keep_session(request: Request, answer: Response, session: str) -> Response:
+    """Set the session's cookie."""
     keep(request, answer, cookie_name(request, COOKIE), session, app_of(request).settings.http_session_hours * 3600)
     return answer
 
 
-def _inside(after: str) -> str:
+def inside(after: str) -> str:
     """Return where to go after the login, if that is a page of ours."""
     good = after == _HOME or after.startswith((f"{_HOME}/", f"{_HOME}?"))
     return after if good and "\n" not in after and "\r" not in after and "\\" not in after else _HOME

@@ -9,7 +9,7 @@ import secrets
 import time
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from typing import Annotated, Any, Concatenate, NoReturn, ParamSpec, TypeVar
+from typing import Annotated, Any, Concatenate, Literal, NoReturn, ParamSpec, TypeVar
 from urllib.parse import parse_qsl
 
 import psycopg
@@ -247,16 +247,28 @@ def login_page(
     nonce = request.cookies.get(cookie_name(request, FORM_COOKIE), "")
     fresh = len(nonce) != _NONCE
     nonce = secrets.token_urlsafe(32) if fresh else nonce
-    answer = render(request, "login.html", status, live=False, nonce=nonce, after=after, said=said, command=command)
+    settings: Settings = request.app.state.relevo.settings
+    sign_on = settings.oidc_name if settings.oidc_issuer else ""
+    told: dict[str, Any] = {"nonce": nonce, "after": after, "said": said, "command": command, "sign_on": sign_on}
+    answer = render(request, "login.html", status, live=False, **told)
     if fresh:
         keep(request, answer, cookie_name(request, FORM_COOKIE), nonce)
     return answer
 
 
-def keep(request: Request, answer: Response, name: str, value: str, seconds: int | None = None) -> None:
-    """Set a cookie that no script reads and no other site sends."""
+def keep(
+    request: Request,
+    answer: Response,
+    name: str,
+    value: str,
+    seconds: int | None = None,
+    *,
+    from_elsewhere: bool = False,
+) -> None:
+    """Set a cookie that no script reads and no other site sends, unless it is one for a way back from elsewhere."""
     secure = is_https(request)
-    answer.set_cookie(name, value, max_age=seconds, path="/", httponly=True, samesite="strict", secure=secure)
+    same: Literal["lax", "strict"] = "lax" if from_elsewhere else "strict"
+    answer.set_cookie(name, value, max_age=seconds, path="/", httponly=True, samesite=same, secure=secure)
 
 
 def forget_session(request: Request, answer: Response) -> Response:
