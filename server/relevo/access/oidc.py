@@ -194,7 +194,8 @@ class Provider:
         algorithms = [each for each in _ALGORITHMS if each in supported]
         for fresh in (False, True):
             try:
-                keys = KeySet.import_key_set(dict(self._read_keys(session, fresh=fresh)))  # type: ignore[arg-type]
+                published: Any = dict(self._read_keys(session, fresh=fresh))
+                keys = KeySet.import_key_set(published)
                 found = jwt.decode(written, keys, algorithms=algorithms)
             except (JoseError, ValueError, TypeError, KeyError):
                 continue
