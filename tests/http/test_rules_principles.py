@@ -6,7 +6,7 @@ from relevo.http.rules import RULES
 from support.who_may_call import WHO_MAY_CALL, Callers
 
 OPEN = {
-    "/", "/docs", "/favicon.ico", "/openapi.json", "/health/live", "/health/ready", "/guide", "/guide/{name}", "/guide/pictures/{name}",
+    "/", "/docs", "/favicon.ico", "/openapi.json", "/health/live", "/health/ready", "/guide", "/guide/{name}", "/guide/es/{name}", "/guide/pictures/{name}",
     "/dashboard/static/{name}", "/dashboard/language/{code}",
 }  # fmt: skip
 READS_BY_POST = {"/v1/words/preview", "/dashboard/search", "/dashboard/compose"}

@@ -179,6 +179,7 @@ _LISTED = (
     (ANYBODY_BY_COOKIE, """
         GET /guide
         GET /guide/{name}
+        GET /guide/es/{name}
         GET /guide/pictures/{name}
     """),
 )  # fmt: skip
