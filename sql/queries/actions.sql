@@ -49,8 +49,8 @@ select coalesce(g.error_code, 'none') as error_code, g.deliveries, g.too_late,
  order by g.deliveries desc;
 
 -- name: try_redrive
--- Returns what a redrive would do: how many dead letters it finds, up to a bound, those past their deadline, in a month that is being archived, of an event that
--- has ended, and, out of so many of the others, those whose phone takes no pushes any more; each counts once.
+-- Returns what a redrive would do: how many dead letters it finds, up to a bound. It also counts those past their deadline, in a month that is
+-- being archived, or of an event that has ended; and, out of so many of the others, those whose phone takes no pushes any more. Each counts once.
 with meant as materialized (
   select l.event_day, l.delivery_id, l.event_id
     from relevo.dead_letters l

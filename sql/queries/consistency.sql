@@ -75,8 +75,8 @@ union all
 (select 'end', p.event_day, p.id, array[count(*) over ()] from piece p order by p.event_day desc, p.id desc limit 1);
 
 -- name: look_at_chunks
--- Names what stands in a piece of the queue although it is gone or not to be sent any more, with its chunk, and where the piece ends. What was deleted
--- with its event stays in a chunk of several events until that is claimed.
+-- Names what stands in a piece of the queue although it is gone or not to be sent any more, with its chunk, and where the piece ends. A delivery
+-- that was deleted with its event stays in a chunk of several events until the chunk is claimed.
 with piece as materialized (
   select q.id, q.event_day, q.ids, q.events from relevo.due_chunks q where q.id > %(after_id)s order by q.id limit %(limit)s
 )

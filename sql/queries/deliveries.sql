@@ -133,7 +133,8 @@ select x.event_day, x.id, x.notification_event_id as event_id, x.installation_id
  limit 1;
 
 -- name: read_delivery_wait
--- Returns of an open or sent delivery when it is due, whether quiet hours are why and in which zone, who holds it and until when, and when its receipt is asked for.
+-- Returns when an open or sent delivery is due, whether it waits because of quiet hours and in which zone, who holds it and until when, and when
+-- its receipt is due.
 select q.due_at, coalesce(q.is_quiet, false) as is_quiet,
        case when q.is_quiet then (select relevo.zone_of(i.timezone, i.quiet, i.owner_quiet, i.project) from relevo.device_installations i
                                    where i.installation_id = q.phone) end as quiet_zone,

@@ -16,8 +16,9 @@ select c.is_last, c.phones, c.items
  where s.id = %(slot)s;
 
 -- name: read_digests
--- Reads what some digests tell some phones: how many events of those that are not listed, and which of the listed ones are still to be told, the best first. Not those that ended,
--- passed their deadline or were handled since, nor those in a category that the phone or its owner does not want now.
+-- Reads the content of some digests for some phones: how many events there are beside the listed ones, and which listed ones remain, the best
+-- first. It leaves out events that ended, passed their deadline or were handled since, and events in a category that the phone or its owner does
+-- not want now.
 with told as materialized (
   select c.event_id, i.i, c.total - cardinality(c.offsets) as unlisted, o.place, c.event_id - o.before as told
     from unnest(%(events)s::bigint[], %(installations)s::uuid[]) as u(event_id, installation_id)

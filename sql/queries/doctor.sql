@@ -91,7 +91,8 @@ select s.cycle || case when s.source = '' then '' else ':' || s.source end as na
 select s.name, s.webhook from relevo.news_subscriptions s where s.webhook is not null order by s.name;
 
 -- name: read_quiet_hours
--- Returns whether there are quiet hours and phones on Android that ring for want of a quiet channel, and how many phones, up to 1,000, have quiet hours by no zone of their own, their hours', owner's or project's.
+-- Returns whether there are quiet hours and Android phones that make a sound for want of a quiet channel. Returns also how many phones, up to
+-- 1,000, have quiet hours without a zone of the phone, the hours, the owner or the project.
 select not %(channel)s and exists (select from relevo.quiet_profiles p where not isempty(p.windows))
        and exists (select from relevo.device_installations i where i.platform = 'android' and i.active) as rings,
        (select count(*)::int

@@ -92,8 +92,8 @@ select now() as now, e.id, e.event_type, e.event_key, e.state, e.title, e.body, 
  where e.id = %(event_id)s;
 
 -- name: sum_event_sample
--- Returns of a bounded number of an event's deliveries when the last was tried and ended, how often one was tried at most, of how many the
--- receipt, which came after the last attempt, told of an error, and how many caps, batches and quiet hours kept from being pushed.
+-- Returns for a bounded number of an event's deliveries when the last was tried and ended, and the highest number of attempts. Returns also how
+-- many receipts that came after the last attempt reported an error, and how many deliveries caps, batches and quiet hours held back.
 select count(*)::int as looked_at, max(x.last_attempt_at) as last_attempt_at, max(x.completed_at) as last_completed_at,
        coalesce(max(x.attempt_count), 0)::int as most_attempts, count(*) filter (where x.receipt_failed)::int as receipts_failed,
        max(coalesce(x.completed_at, x.updated_at)) filter (where x.receipt_failed) as receipt_failed_at,
@@ -134,8 +134,8 @@ select i.at, case when i.what = 'breaker_opened' and (select b.what from relevo.
  limit 50;
 
 -- name: list_event_errors
--- Lists what went wrong in an event's deliveries, most frequent first: in a bounded number of its dead letters, of what is tried again, and
--- of all the others.
+-- Lists the errors of an event's deliveries, most frequent first. It reads a bounded number of the event's dead letters, of its retries, and of all
+-- other deliveries.
 with seen as (
   select d.id, d.status, d.last_error_code, d.last_error_message
     from (select l.event_day, l.delivery_id from relevo.dead_letters l where l.event_id = %(event_id)s order by l.delivery_id limit 1000) l
@@ -162,7 +162,8 @@ select x.status, x.last_error_code, count(*)::int as deliveries, min(x.last_erro
  limit 10;
 
 -- name: list_event_waits
--- Returns why what is open of an event waits, and until when, per project and whether quiet hours are why, in which zone those of the first are, out of a bounded number of its chunks and claims.
+-- Returns why the open deliveries of an event wait, and until when, per project and by whether quiet hours are the reason. For quiet hours it
+-- returns the zone of the first delivery. It reads a bounded number of the event's chunks and claims.
 select x.project, x.lane, sum(x.deliveries)::int as deliveries, min(x.due_at) as next_attempt_at, bool_or(x.claimed) as claimed,
        p.breaker, p.breaker_reason, p.probe_at, p.rest_until, x.is_quiet,
        case when x.is_quiet then (select relevo.zone_of(i.timezone, i.quiet, i.owner_quiet, i.project) from relevo.device_installations i
@@ -183,10 +184,10 @@ select x.project, x.lane, sum(x.deliveries)::int as deliveries, min(x.due_at) as
  limit 50;
 
 -- name: list_event_requests
--- Lists the requests in which an event's deliveries were sent, oldest first, out of so many that are looked at from a place on, with how many
--- of its deliveries each held, and of how many of those it is known that they were taken then, or not: once one was sent anew, only its last
--- ticket is kept, and of the requests before it what went wrong; and where the look ended. The deliveries of an event with many (by_key) are looked up one by one, those of others all at
--- once.
+-- Lists the requests in which an event's deliveries were sent, oldest first, from a place on, and returns where it stopped after a bounded number.
+-- Each row has how many of the event's deliveries the request held, and how many of those are known to be accepted or not. Once a delivery was sent
+-- anew, only its last ticket is kept, and of the requests before it the error. The deliveries of an event with many (by_key) are read one by one,
+-- those of other events together.
 with known as materialized (
   select d.id, d.provider_ticket_id is not null as has_ticket, d.status, d.last_attempt_at
     from relevo.notification_deliveries d

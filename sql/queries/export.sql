@@ -1,6 +1,6 @@
 -- name: find_month
--- Finds the next month to work on, those without trouble first, then those left alone for longest: what is uploaded is verified, then the
--- oldest retired month is uploaded, then the oldest is dropped that was verified and whose grace is over.
+-- Finds the next month to work on: months without errors first, then those that were left alone for longest. Uploaded months are verified first,
+-- then the oldest retired month is uploaded, then the oldest verified month whose grace is over is dropped.
 select x.entity, x.month, x.state, x.relation, x.part_rows, x.rows, x.export_id::text, x.manifest_sha256
   from relevo.archive_exports x
  where (x.state in ('retired', 'exported') or (x.state = 'verified' and x.drop_eligible_at <= relevo.now(%(now)s)))
@@ -34,8 +34,8 @@ update relevo.archive_exports x
 update relevo.archive_parts set verified_at = now() where entity = %(entity)s and month = %(month)s and part = %(part)s;
 
 -- name: record_mismatch
--- Notes that the store holds something else than the database, counts it, takes back what is wrong or was not verified, to be uploaded
--- again, and trusts no part any more that was.
+-- Records that the store's objects differ from the database, and counts this. It resets the parts that are wrong or not verified, so that they are
+-- uploaded again, and no longer trusts the verified parts.
 with wrong as (
   delete from relevo.archive_parts p where p.entity = %(entity)s and p.month = %(month)s and (p.part = any (%(parts)s) or p.verified_at is null)
 ), doubted as (

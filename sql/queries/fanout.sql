@@ -1,6 +1,6 @@
 -- name: fan_out_next
--- Locks the event whose turn it is to fan out, urgent ones first, passing by those another replica is at, none once fan-out is paused, and
--- fans it out as far as it goes without a closer look: together with others, or a slice of it.
+-- Locks the next event to fan out, urgent ones first, and fans it out as far as that needs no closer check: together with others, or one slice. It
+-- skips events that another replica holds, and takes none once fan-out is paused.
 select f.id, f.project, f.audience, f.lane, f.event_day, f.too_late, f.named, f.due_hour, f.how, f.fanned, f.late, f.events, f.installations,
        f.is_last, f.targets, f.created, f.projects, f.counted, f.in_hour, f.busiest_day, f.held
   from relevo.fan_out_next(
@@ -42,8 +42,8 @@ select f.is_last, f.targets, f.created, f.projects, f.counted, f.in_hour, f.busi
  where e.id = %(event_id)s::bigint;
 
 -- name: look_beside
--- Returns whether held events are too late, whether ended ones have something left that this run has not looked at since a moment, or now,
--- in how many seconds the next scheduled event falls due, a batch closes or a fan-out that failed is tried again, and that moment. No ended one
+-- Returns whether held events are past their deadline, and whether ended events have open deliveries that this run has not checked since a moment.
+-- Returns also that moment, and in how many seconds the next scheduled event is due, a batch closes or a failed fan-out is retried. No ended event
 -- was updated before `ended_since`.
 select exists (select from relevo.notification_events e where e.state = 'held' and e.deadline_at <= relevo.now(%(now)s)),
        exists (select from relevo.notification_events e

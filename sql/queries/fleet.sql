@@ -15,8 +15,8 @@ select w.worker_id, w.role, w.cycles, w.version, w.hostname, w.pid, w.wakeups, w
  limit %(limit)s;
 
 -- name: find_scheduler
--- Finds a worker that is alive, was seen when it should have been, and runs cycles by schedule, or a tick of cron: within the last quarter of an hour, or of
--- six times as long as lies between two ticks.
+-- Finds a living worker that was seen in time and runs cycles by schedule, or a tick of cron. The tick counts if it ran within the last quarter of
+-- an hour, or within six times the interval between two ticks.
 select w.worker_id
   from relevo.workers w
  where w.cycles <> '{}'
@@ -75,8 +75,8 @@ select e.id, e.event_type, e.fanout_failures as failures, e.fanout_error as erro
  limit %(limit)s;
 
 -- name: list_held
--- Lists what the runaway brake holds: streams with their held events, found by skipping along their index and counted up to a bound, and
--- types whose pushes were repeated too often.
+-- Lists the events that the runaway brake holds: streams with their held events, read by skipping along their index and counted up to a bound. It
+-- also lists types whose pushes were repeated too often.
 with recursive held as (
   (select h.stream_id from relevo.held_events h where h.released_at is null order by h.stream_id limit 1)
   union all
@@ -171,7 +171,8 @@ select i.platform, count(*)::int as phones, count(*) filter (where i.receives)::
  order by i.platform;
 
 -- name: sum_event_types
--- Sums up the newest events, news left out, out of so many that are looked at, by type: how many, when the last was made, how far their deliveries are.
+-- Sums up the newest events by type, news excluded, out of a bounded number: how many there are, when the last was enqueued, and the states of
+-- their deliveries.
 with looked as materialized (
   select e.id, e.event_type, e.created_at
     from (select n.id, n.event_type, n.created_at from relevo.notification_events n order by n.id desc limit %(look_at)s) e

@@ -1,5 +1,6 @@
 -- name: read_numbering
--- Returns how far the numbers of deliveries are, the oldest transaction under way, and, if they went on, one that is younger than all that may have taken some.
+-- Returns the last number of a delivery and the oldest open transaction. If the numbers advanced, it also returns a transaction that is younger
+-- than all that may have taken one.
 select s.last, pg_snapshot_xmin(pg_current_snapshot())::text::bigint,
        case when s.last <> %(settled)s then pg_current_xact_id()::text::bigint else 0 end
   from (select case when is_called then last_value else 0 end as last from relevo.delivery_ids) s;

@@ -2,7 +2,7 @@
 -- before the journal or sees it. Late tickets are looked for by the key of their delivery; one that is committed before is seen.
 
 -- name: journal_plain_wave
--- The fence before the POST for a wave of which all may be sent: records its requests, or writes nothing and says no.
+-- Journals a wave before its POST if all of its pushes may be sent: it records the requests, or writes nothing and returns false.
 select relevo.journal_plain_wave(
   claim => %(token)s, of_project => %(project)s, wave_ids => %(ids)s::bigint[], events => %(events)s::bigint[],
   request_ids => %(request_ids)s::uuid[], firsts => %(firsts)s::int[], lasts => %(lasts)s::int[], timeout_ms => %(timeout_ms)s, given_at => %(now)s);
@@ -13,8 +13,9 @@ select relevo.phones_unchanged(%(installations)s::uuid[], %(versions)s::int[], %
    and not relevo.any_quiet(%(installations)s::uuid[], %(events)s::bigint[], %(now)s::timestamptz);
 
 -- name: journal_wave
--- The fence before the POST: records which deliveries go into which request, from a live claim with enough lease left, and returns what must
--- not be sent any more: what got a late ticket, came too late, or whose event was ended. The phones are looked at after the commit.
+-- Journals a wave before its POST: records which deliveries go into which request, from a live claim with enough lease left. Returns the deliveries
+-- that must not be sent any more: those with a late ticket, those past their deadline, and those of ended events. The phones are checked after the
+-- commit.
 with live as materialized (
   select c.token, c.worker_id, c.ids, exists (select from relevo.late_tickets) as any_late
     from relevo.claims c
@@ -53,8 +54,8 @@ union all
 select null, (select count(*) from held h where h.verdict = 'send'), 'send', null from live;
 
 -- name: look_at_phones
--- Looks at the phones of a wave whose journal is committed: a change that was committed by then is seen, and no lock of ours keeps an app
--- waiting for that. Returns what must not be sent as it was claimed, and of what slid into quiet hours until when it waits.
+-- Checks the phones of a wave after its journal is committed, so it sees every change committed by then, and holds no lock that an app would wait
+-- for. Returns the deliveries that must not be sent as claimed, and until when those wait that are now in quiet hours.
 with kind as materialized (
   select array_agg(e.category order by k.kind) as categories, array_agg(relevo.category_rule(e.category) order by k.kind) as rules
     from unnest(%(kind_events)s::bigint[]) with ordinality as k(event_id, kind)

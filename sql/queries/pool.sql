@@ -9,8 +9,8 @@ set local lock_timeout = %(lock_ms)s;
 set local idle_in_transaction_session_timeout = %(idle_ms)s;
 
 -- name: bound_session
--- Bounds every single statement of a connection that leads to the server itself, and has it look again after it waited for a lock, whatever
--- the database's default is; a connection that a pooler shares must not be set up so.
+-- Sets time-outs for every statement of a direct connection, and makes each statement look again after it waited for a lock, whatever the
+-- database's default is. A connection that a pooler shares must not be set up so.
 set statement_timeout = %(statement_ms)s;
 set lock_timeout = %(lock_ms)s;
 set default_transaction_isolation = 'read committed';
@@ -24,8 +24,8 @@ set local enable_mergejoin = off; set local random_page_cost = 0; set local cpu_
 set local plan_cache_mode = force_generic_plan;
 
 -- name: leave_unflushed
--- Lets the transaction commit without waiting for the disk: for what is simply done again after a crash, because nothing is sent before a
--- later transaction that waits, and brings this one along.
+-- Lets the transaction commit without waiting for the disk. It is for work that Relevo repeats after a crash: Relevo sends nothing before a later
+-- transaction that waits, and that one flushes this one, too.
 set local synchronous_commit = off;
 
 -- name: flush_session
@@ -37,8 +37,8 @@ select set_config('synchronous_commit', case current_setting('synchronous_commit
 select set_config('synchronous_commit', case current_setting('synchronous_commit') when 'off' then 'local' else current_setting('synchronous_commit') end, true);
 
 -- name: ask_backend
--- Returns the number of the server process that answers, and whether a setting that statements here rely on differs there, as a database or a
--- role may have it.
+-- Returns the number of the server process that answers, and whether a setting that statements rely on differs there. The database or a role may
+-- change such a setting.
 select pg_backend_pid(),
        current_setting('DateStyle') not like 'ISO%%' or exists (
          select from (values ('IntervalStyle', 'postgres'), ('standard_conforming_strings', 'on'), ('bytea_output', 'hex'), ('array_nulls', 'on'),

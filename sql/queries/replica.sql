@@ -10,7 +10,8 @@ select relevo.system_identifier() as system_identifier, d.oid::bigint as databas
  where d.datname = current_database();
 
 -- name: ask_server_by_beats
--- Returns the same where replication does not say when a change was made, as on Aurora: it is as old as the next beat of a worker is late.
+-- Returns the same for servers whose replication does not report when a change was made, such as Aurora: the age is the delay of the next heartbeat
+-- of a worker.
 select relevo.system_identifier() as system_identifier, d.oid::bigint as database_oid, i.recorded_at, pg_is_in_recovery() as is_standby,
        extract(epoch from clock_timestamp()
                           - (select max(w.last_seen_at + w.lease_ms / 4 * interval '1 millisecond') from relevo.workers w))::float8 as age_s

@@ -14,8 +14,8 @@ select p.entity, p.month, coalesce(x.state, 'open') as state, p.blocks, x.rows, 
  limit 1;
 
 -- name: list_foreign_partitions
--- Lists the partitions of deliveries and journal that are no month's, such as a DEFAULT one: they are never retired, and may keep a
--- month's partition from being made.
+-- Lists the partitions of deliveries and journal that belong to no month, such as a DEFAULT one. Cleanup never retires them, and they may prevent
+-- the partition of a month.
 select p.oid::regclass::text, c.oid::regclass::text
   from pg_class p
   join pg_inherits i on i.inhparent = p.oid

@@ -1,6 +1,6 @@
 -- name: open_round
--- Opens a round of a cycle: a run id, the database's time, the operator's pause switch, whether the database belongs elsewhere, and which
--- transactions are open: all before the first number have ended, none from the second on had begun.
+-- Opens a round of a cycle: returns a run id, the database's time, the operator's pause switch, and whether the database belongs elsewhere. Returns
+-- also which transactions are open: all before the first number have ended, and none from the second on had begun.
 select nextval('relevo.run_ids') as run_id,
        now() as started_at,
        (select s.paused_reason from relevo.cycle_state s
@@ -109,8 +109,8 @@ select %(run_id)s, %(cycle)s, %(source)s, %(slot_at)s, %(trigger)s, %(worker_id)
           where last.outcome = 'skipped' and last.reason = %(reason)s);
 
 -- name: set_asleep
--- Says whether a cycle sleeps in this process, and so whether there is one to be woken; without waiting for the disk, for after a crash of
--- the server every process says it again, and for a lock on the cycle's line no longer than any transaction does.
+-- Records whether a cycle sleeps in this process, so that others know whether to wake it. The statement does not wait for the disk, because every
+-- process repeats it after a crash of the server. It waits for a lock on the cycle's row no longer than any transaction does.
 with unflushed as materialized (
   select set_config('synchronous_commit', 'off', true), set_config('lock_timeout', %(lock_ms)s::text, true)
 ), changed as materialized ( -- whoever holds the worker's row locked is not waited for: the next round says it again

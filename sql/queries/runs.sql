@@ -69,8 +69,8 @@ select r.id, r.cycle, r.source, r.slot_at, r.trigger, r.worker_id, r.started_at,
  where r.id = %(run_id)s;
 
 -- name: list_durations
--- Lists how long the last runs of each cycle took, and how they ended, newest first. Each cycle is asked for as a range, in whose order only the
--- index by cycle has them: by that of all runs the planner would look for a cycle that seldom runs among all others.
+-- Lists how long the last runs of each cycle took, and how they ended, newest first. It reads each cycle as a range, whose order only the index by
+-- cycle has. By the index of all runs the planner would search all runs for a cycle that seldom runs.
 select s.cycle, s.source, r.started_at, r.outcome, extract(epoch from coalesce(r.finished_at, now()) - r.started_at)::float8 as seconds
   from relevo.cycle_state s
   cross join lateral (select r.started_at, r.finished_at, r.outcome
@@ -117,8 +117,8 @@ select r.cycle, r.finished_at, r.error_message
  limit 1;
 
 -- name: list_pauses
--- Lists the pauses of cycles that are over and fell into the spans given for each, oldest first: who paused it, why and when, who resumed it
--- and when, as the record of what operators did has it. Of a span so many of the first that ended in it or after it are looked at.
+-- Lists the ended pauses of cycles within the given spans, oldest first: who paused the cycle, why and when, and who resumed it and when, from the
+-- audit log. For each span it reads a bounded number of the pauses that ended in the span or after it.
 select distinct on (p.at, p.id) s.cycle, p.at as paused_at, p.actor as paused_by, coalesce(p.target ->> 'reason', '') as reason, r.at as resumed_at,
        r.actor as resumed_by
   from unnest(%(cycles)s::text[], %(sources)s::text[], %(sinces)s::timestamptz[], %(untils)s::timestamptz[]) as s(cycle, source, since, until)

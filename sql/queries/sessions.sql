@@ -12,7 +12,8 @@ select %(secret_hash)s, t.id, least(now() + %(hours)s::int * interval '1 hour', 
 returning token_id;
 
 -- name: read_session
--- Reads whose session this is, if neither it nor its token has ended, and whether the last use of token and session was long enough ago to be written.
+-- Reads the owner of a session, if neither the session nor its token has ended. Returns also whether the last recorded use of token and session is
+-- old enough to be written again.
 select t.id, t.name, t.role, t.project, t.subject is not null as is_person, t.last_used_at is null or t.last_used_at < now() - interval '1 minute' as note_use,
        s.last_used_at < now() - interval '1 minute' as note_session
   from relevo.http_sessions s

@@ -70,9 +70,9 @@ select count(*)::int as doubted,
   from doubted w;
 
 -- name: keep_tickets
--- Keeps tickets of pushes whose answers cannot be written for now: whoever ends the claim, or claims them next, finds that they were sent; none of a
--- claim that journalled nothing here, neither what is unanswered nor the given requests, which may have been given up: a backup was restored under
--- its worker then, and its deliveries' numbers are given again.
+-- Keeps the tickets of pushes whose answers cannot be written for now, so that the next holder of the deliveries finds that they were sent. It
+-- keeps no ticket of a claim that journalled nothing here, neither an unanswered request nor the given ones, which may have been given up. Such a
+-- claim comes from before a restored backup, and the numbers of its deliveries belong to other deliveries now.
 insert into relevo.late_tickets (event_day, delivery_id, ticket_id, claim_token, recorded_at)
 select u.event_day, u.id, u.ticket_id, %(token)s, relevo.now(%(now)s)
   from unnest(%(days)s::date[], %(ids)s::bigint[], %(tickets)s::text[]) as u(event_day, id, ticket_id)

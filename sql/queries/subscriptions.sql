@@ -1,6 +1,6 @@
 -- name: list_subscriptions
--- Lists the subscriptions, with how much each has waiting and has lost, and how its webhook fares: how many are on their way there, since when
--- the oldest, whether its breaker is open and why, and what was refused for good of late, unless it has taken something since.
+-- Lists the subscriptions with their waiting and dropped news, and the state of their webhooks: how many news are being sent and since when the
+-- oldest, and whether the breaker is open and why. It also shows what the webhook refused for good of late, unless it accepted something since.
 select s.name, s.kinds, s.project, s.webhook, s.paused_at, s.head, c.position as acknowledged, s.head - greatest(c.position, s.tail) as waiting,
        s.dropped, s.dropped_at, s.created_at,
        exists (select from relevo.device_installations i

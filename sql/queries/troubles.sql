@@ -10,8 +10,8 @@ on conflict (kind, name) do update
 delete from relevo.troubles t where t.kind = %(kind)s and t.name = %(name)s;
 
 -- name: prune_troubles
--- Deletes a batch of errors of which nobody has heard for a day after their things were to be tried again, or, of cleanup's own parts, since
--- it began this time.
+-- Deletes a batch of errors that nobody reported for a day after their retry was due. For cleanup's own parts the day starts when cleanup began
+-- this time.
 delete from relevo.troubles t
  where (t.kind, t.name) in (select o.kind, o.name from relevo.troubles o
                              where o.retry_at < relevo.now(%(now)s) - interval '1 day'

@@ -37,8 +37,8 @@ select distinct w.event_type from relevo.wordings w where w.zoned or w.event_typ
 select p.provider from relevo.providers p order by p.provider;
 
 -- name: pick_unworded
--- Locks events that are due and wait for their texts, each with the newest version of them that its arguments fit, and how many bytes are left for
--- a text beside its data; with `only_late` only those whose deadline passed, with an id only that one.
+-- Locks due events that wait for their texts. Each row has the newest version that fits the event's arguments, and how many bytes remain for a text
+-- beside the data. With `only_late` it takes only events whose deadline passed, with an id only that event.
 select e.id, e.event_type, w.version, w.zoned is true, e.arguments::text, 4096 - relevo.push_bytes('', '', e.data, e.push) - case when e.collapse is not null then 64 else 0 end, (e.deadline_at <= relevo.now(%(now)s)) is true
   from relevo.notification_events e
   left join lateral (select w.version, w.zoned from relevo.wordings w
@@ -52,8 +52,8 @@ select e.id, e.event_type, w.version, w.zoned is true, e.arguments::text, 4096 -
    for update of e skip locked;
 
 -- name: read_zones_of_events
--- Reads the time zones that events may be worded for: the zones of its phones, if the event names owners or phones and has at most 100 phones, and the zone of
--- its project. Phones that may not receive pushes count only if no phone of the event may.
+-- Reads the time zones for which an event's texts may be needed: the project's zone, and the zones of the phones if the event names owners or
+-- phones and has at most 100 phones. Phones that may not receive pushes count only if no phone of the event may.
 select e.id, coalesce(p.receiving, p.others, '{}'), relevo.project_zone(coalesce(e.project, p.project, relevo.project_of_owners()))
   from unnest(%(events)s::bigint[]) as g(id)
   cross join lateral (select e.id, e.project from relevo.notification_events e where e.id = g.id offset 0) e

@@ -45,7 +45,8 @@ select (select count(*) from differing) - (select count(*) from held);
 insert into relevo.providers (provider) select unnest(%(providers)s::text[]) on conflict do nothing;
 
 -- name: beat_worker
--- Says that a worker lives and when it will say so again, what hangs in it, where it serves HTTP, why it rests, which credentials it cannot use, where it cannot write, how far its clock is off, and returns whether somebody had given it up in between.
+-- Records that a worker is alive and when its next heartbeat is due. It also records the worker's hung calls, HTTP address, reason to rest,
+-- unusable credentials, unwritable places and clock error. Returns whether somebody had declared the worker lost in between.
 with before as (select lost_at from relevo.workers where worker_id = %(worker_id)s)
 update relevo.workers w
    set last_seen_at = relevo.now(%(now)s), lost_at = null, stopped_at = null, http = %(http)s, rests_because = %(rests_because)s,

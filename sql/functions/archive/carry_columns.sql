@@ -1,6 +1,6 @@
--- Adds to a month's cold table every column that its hot table has got since, and refuses a column that has changed: what is moved is deleted
--- from the hot table and must not lose a value. Locks the hot table as a delete does, so that no column comes before the rows have gone.
--- Columns only fan-out uses, and generated ones, stay behind.
+-- Adds to a month's cold table every column that its hot table has got since. It refuses a changed column, because the moved rows are deleted from
+-- the hot table and must not lose a value. Locks the hot table as a delete does, so that no column appears before the rows have gone. Columns only
+-- fan-out uses, and generated ones, stay behind.
 create or replace function relevo.carry_columns(of_entity text, of_month date) returns void
   language plpgsql volatile
   set search_path = pg_catalog, pg_temp

@@ -1,5 +1,5 @@
--- Returns each value of some attributes as one word, such as plan="pro"; of a list each of its values, and of a number its shortest form,
--- rounded to twenty digits after the point: the index has no room for thousands, and the phone's row decides.
+-- Returns each value of some attributes as one word, such as plan="pro", and each value of a list as a word of its own. A number has its shortest
+-- form, rounded to twenty digits after the point: the index has no room for thousands, and the phone's row decides.
 create or replace function relevo.attribute_words(attributes jsonb) returns text[]
   language sql immutable
 as $$

@@ -1,5 +1,5 @@
--- Returns the words of the attribute of an audience that the fewest phones have, in one project or in all, as far as the first thousand phones tell: fan-out looks these up.
--- Of one attribute there is nothing to compare.
+-- Returns the words of an audience's rarest attribute, by which fan-out looks up phones. It counts phones in one project or in all, up to a
+-- thousand per attribute. Of one attribute there is nothing to compare.
 create or replace function relevo.rarest_words(wanted jsonb, of_project text) returns text[]
   language plpgsql stable
 as $$

@@ -1,6 +1,6 @@
--- Returns the event that tells a batch: one event says what it said itself, and several are told by the texts of the type with `.batch` behind its name, else as the
--- newest says, else by its title and how many others there are. Other fields are those of the newest; fields that are too large for a push are left out, the data first.
--- Unless it is `worded`, no texts of the type with `.batch` are used.
+-- Returns the event that a batch sends. One event keeps its own texts. Several use the texts of the type with `.batch` behind its name, else those
+-- given by the newest event, else its title with the number of others. Other fields are those of the newest; fields that are too large for a push
+-- are left out, the data first. Unless it is `worded`, no texts of the type with `.batch` are used.
 create or replace function relevo.batch_event(b relevo.batches, at timestamptz, worded boolean) returns relevo.notification_events
   language plpgsql stable
 as $$

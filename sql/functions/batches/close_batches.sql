@@ -1,5 +1,5 @@
--- Closes batches whose time has come, up to so many, or one of them alone, and returns how many, and how many events they told: each gets an event that tells what is left of it, in the same
--- transaction. A batch without events is deleted. The event that announces several has a type of its own, which follows theirs.
+-- Closes due batches, up to a number, or a given one. Returns how many it closed and how many events they had. Each batch gets one event with the
+-- remaining content, in the same transaction. A batch without events is deleted. The event of several has a type of its own, which follows theirs.
 create or replace function relevo.close_batches(most int, alone bigint, given_at timestamptz, out closed int, out told int)
   language plpgsql volatile
 as $$

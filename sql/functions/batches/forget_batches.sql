@@ -1,5 +1,5 @@
--- Deletes the batches of somebody who is forgotten, of one project or of all, and blanks the events that told them: also what was told at this moment, for whoever closes a
--- batch is waited for.
+-- Deletes the batches of a forgotten person, of one project or of all, and blanks their events. It waits for transactions that are closing a batch,
+-- so it also blanks an event that was made at this moment.
 create or replace function relevo.forget_batches(of_subject text, of_project text, why text) returns void
   language plpgsql volatile
 as $$

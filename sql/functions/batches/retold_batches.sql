@@ -1,5 +1,5 @@
--- Returns what the pushes of batches say now, where something of them ended or was handled since they closed: those that are left, `total` of them, in the words of
--- when it closed; none is left if that is 0. `words_of` is the type whose texts they are, if another than the event's.
+-- Returns the present content of the pushes of closed batches of which an event ended or was handled since: the remaining events, `total` of them,
+-- in the texts of the closing; 0 means that none remains. `words_of` is the type of the texts, if it is not the event's.
 create or replace function relevo.retold_batches(of_events bigint[], given_at timestamptz)
   returns table (event_id bigint, total int, event_type text, words_of text, title text, body text, data jsonb, push jsonb, wording int, texts jsonb, arguments jsonb)
   language plpgsql stable

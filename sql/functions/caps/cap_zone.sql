@@ -1,5 +1,5 @@
--- Returns by which time zone the caps of a phone's owner go: that of the first of the owner's phones in the project that said one, so that all of them have the same
--- hours, days and weeks; else the phone's.
+-- Returns the time zone for the caps of a phone's owner: that of the owner's first phone in the project that registered one, so that all phones of
+-- the owner have the same hours, days and weeks. Else it returns the phone's zone.
 create or replace function relevo.cap_zone(of_owner text, of_project text, timezone text, own int, of_owner_quiet int) returns text
   language sql stable
   return coalesce((select relevo.known_zone(i.timezone) from relevo.device_installations i

@@ -1,5 +1,5 @@
--- Returns the quiet hours of an owner, of a phone or of a project, as set_quiet takes them: those that were set there, and for a phone those
--- that hold, whose they are, whose zone it is, and until when it is quiet if it is now.
+-- Returns the quiet hours of an owner, a phone or a project, in the form that set_quiet takes. For a phone it returns the hours that apply, whose
+-- hours and zone they are, and until when the phone is quiet if it is now.
 create or replace function relevo.get_quiet(asked jsonb) returns jsonb
   language plpgsql stable security definer
   set search_path = pg_catalog, pg_temp

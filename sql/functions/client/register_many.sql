@@ -1,5 +1,5 @@
--- Registers installations, each as if it came alone and in order, and returns their ids in order: takes tokens over from whoever had them,
--- counts their changes, switches pushes on again. A field that is not given of a known one stays as it is.
+-- Registers installations in order, each as if it came alone, and returns their ids in order. It takes tokens over from former holders, counts
+-- changes, and switches pushes on again. A known installation keeps the fields that are not given.
 create or replace function relevo.register_many(installations jsonb) returns uuid[]
   language plpgsql security definer
   set search_path = pg_catalog, pg_temp

@@ -1,5 +1,5 @@
--- Returns what an owner's rules mean for a phone of theirs: which categories are refused and accepted there, whether the owner is blocked, and
--- the owner's quiet hours and attributes, those of the project before those of all.
+-- Returns an owner's rules for one of the owner's phones: refused and accepted categories, whether the owner is blocked, quiet hours and
+-- attributes. Rules of the project come before those of all projects.
 create or replace function relevo.rules_for_phone(of_owner text, of_project text, of_provider text,
     out refused text[], out accepted text[], out blocked boolean, out quiet int, out attributes jsonb)
   language sql stable

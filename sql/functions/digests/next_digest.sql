@@ -1,5 +1,5 @@
--- Returns when digests of a kind close next after a moment, where the phone is: a local time that the clock jumps over comes after the jump, one
--- that comes twice counts once. Hours are those of UTC, and so is a zone that this server does not know.
+-- Returns when digests of a kind close next after a moment, at the phone's place. A local time that the clock skips counts right after the skip;
+-- one that occurs twice counts once. Hours are those of UTC, and a zone that this server does not know counts as UTC.
 create or replace function relevo.next_digest(delivery text, zone text, after timestamptz) returns timestamptz
   language sql stable
 as $$

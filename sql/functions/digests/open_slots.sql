@@ -1,5 +1,5 @@
--- Returns the slots of some digests, made if they are not there, and keeps them from being pruned until the transaction ends: a slot that nobody used may be gone at any
--- moment until it is locked.
+-- Returns the slots of some digests, and makes missing ones. It keeps them from being pruned until the transaction ends, because an unused slot may
+-- disappear at any moment until it is locked.
 create or replace function relevo.open_slots(places relevo.digest_place[], at timestamptz) returns setof relevo.digest_slots
   language plpgsql volatile
 as $$

@@ -1,5 +1,5 @@
--- Returns where an event comes from: the source that first saw its tender, else the app, of the event's project if it names one: a project's runaway app stops no other project. A name
--- that is too long for an origin is told from others by its hash.
+-- Returns the origin of an event: the source that first saw its tender, else the app, with the event's project if it names one, so that one
+-- project's runaway app stops no other project. A hash distinguishes names that are too long for an origin.
 create or replace function relevo.event_origin(e relevo.notification_events) returns text language sql stable
   return coalesce((select r.source from relevo.licitaciones l
                      join relevo.licitacion_registry r on r.namespace = l.namespace and r.external_id = l.external_id

@@ -1,4 +1,5 @@
--- Returns the events that named one phone alone, came to it while it was an owner's, in one project or in all, and are that owner's although the phone is another's now.
+-- Returns an owner's events on phones that belong to another owner now: events that named one phone alone, and reached it while it was the owner's,
+-- in one project or in all.
 create or replace function relevo.told_on_former_phones(of_owner text, of_project text) returns bigint[]
   language sql stable
 as $$

@@ -1,5 +1,6 @@
--- Sets what differs for one event type: a field that is left out stays as it is, null lets the type follow the settings in it, and a window of 0 s is none.
--- It applies at the next enqueue, claim and settle. Of a type that tells batches it is noted what was set for itself; in the rest it follows its type.
+-- Sets the settings of one event type: a field that is left out stays as it is, null makes the type follow the general setting, and a window of 0 s
+-- is none. Settings apply at the next enqueue, claim and settle. For a type of batches it records which settings are its own; in all others that
+-- type follows its events' type.
 create or replace function relevo.write_event_type(of_type text, given jsonb) returns void
   language plpgsql volatile
   set search_path = pg_catalog, pg_temp

@@ -1,5 +1,5 @@
--- Writes the deliveries of a slice of an event, queues them in chunks of a hundred by project and by when they fall due, and counts them. What
--- waits for the end of quiet hours is spread after it, chunk by chunk.
+-- Writes the deliveries of a slice of an event, queues them in chunks of a hundred by project and by when they fall due, and counts them. Deliveries
+-- that wait for the end of quiet hours are spread after it, chunk by chunk.
 create or replace function relevo.write_deliveries(e relevo.notification_events, at timestamptz, phones uuid[], providers text[], projects text[], dues timestamptz[],
                                                    inboxes bigint[])
   returns void

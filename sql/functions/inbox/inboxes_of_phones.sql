@@ -1,5 +1,5 @@
--- Returns the inboxes whose items go when some phones are forgotten: those of the phones' owners, and of a phone that is deleted already those of all who had it. What
--- came by a phone for a former owner is that owner's, and stays.
+-- Returns the inboxes whose items go when some phones are forgotten: those of the phones' owners, and of a phone that is deleted already those of all who had it. An item
+-- that a phone received for a former owner belongs to that owner, and stays.
 create or replace function relevo.inboxes_of_phones(phones uuid[]) returns bigint[]
   language sql stable
 as $$

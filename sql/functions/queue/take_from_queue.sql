@@ -1,5 +1,5 @@
--- Takes deliveries of some events out of the queue, and returns those that stood there, which the caller has to put back. What somebody else
--- is about to claim or to put back is passed by.
+-- Takes deliveries of some events out of the queue, and returns those that stood there, which the caller has to put back. It skips
+-- deliveries that somebody else is about to claim or to put back.
 create or replace function relevo.take_from_queue(of_events bigint[], of_ids bigint[]) returns table (event_day date, id bigint, due_at timestamptz)
   language plpgsql volatile
   set enable_seqscan = off

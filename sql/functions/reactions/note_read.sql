@@ -1,5 +1,5 @@
--- Counts that events were marked as read in an inbox, or as unread again (`more` is 1 or -1), and ends what still waits of them for the owner's
--- phones, each where its type asks for that.
+-- Counts that events were marked as read in an inbox, or as unread again (`more` is 1 or -1). It ends the unsent pushes of these events to the
+-- owner's phones, if the event's type asks for that.
 create or replace function relevo.note_read(of_events bigint[], of_owner text, of_project text, more int) returns void
   language plpgsql volatile
 as $$

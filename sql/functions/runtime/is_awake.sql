@@ -1,6 +1,6 @@
--- Returns whether a cycle is awake now, as every transaction sees it: a value of a sequence belongs to no snapshot. Who reads true in a transaction
--- that has written need not call the cycle, even if it falls asleep before the commit: a cycle that has said that it sleeps looks again
--- until all transactions that had begun to write by then have ended.
+-- Returns whether a cycle is awake now, as every transaction sees it: a value of a sequence belongs to no snapshot. A transaction
+-- that has written and reads true need not call the cycle, even if the cycle falls asleep before the commit: a cycle that has reported
+-- its sleep continues to look until all transactions that had begun to write by then have ended.
 create or replace function relevo.is_awake(cycle_name text) returns boolean
   language plpgsql volatile
 as $$

@@ -1,5 +1,4 @@
--- Returns the fields of an event's push with what it asks for beside them: to take the place of what was shown, to have taps reported, and how
--- much is unread as its badge.
+-- Returns the fields of an event's push with its options: replace a shown push, report taps, and show the unread count as the badge.
 create or replace function relevo.push_with_options(push jsonb, event_type text, collapse text, opens boolean, unread_badge boolean) returns jsonb
   language plpgsql stable
 as $$

@@ -1,4 +1,4 @@
--- Returns whether a delivery can be in a status: a final one has the time when it was completed, a sent one its ticket, and one to be tried again an attempt.
+-- Returns whether a delivery can be in a status. A final status needs the time of its end, `sent` a ticket, and a retry an attempt.
 create or replace function relevo.is_possible_delivery(status text, attempt_count smallint, lapse_count smallint, completed_at timestamptz, ticket_id text)
   returns boolean
   language plpgsql immutable
