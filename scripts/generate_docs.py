@@ -27,7 +27,7 @@ from relevo.core.known_services import SERVICES
 from relevo.core.metrics import Metrics
 from relevo.core.push_fields import ROUTES, TABLE, Cell
 from relevo.core.push_overrides import OWN
-from relevo.operators.gauges import GAUGES
+from relevo.operators.gauges import GAUGES, PROCESS_GAUGES, Gauge
 
 ROOT = Path(__file__).parents[1]
 DOCS, EXAMPLE = ROOT / "server" / "docs", ROOT / ".env.example"
@@ -129,8 +129,7 @@ browsers |
 """
 
 _METRICS = """\
-After this page you can read every metric of `/metrics`, in Prometheus's text format. Each process also exports
-`relevo_database_up`, `relevo_log_lines_lost_total`, and the state of its pool of connections. The alerts are in
+After this page you can read every metric of `/metrics`, in Prometheus's text format. The alerts are in
 [monitoring](monitoring.md).
 """
 _SUFFIX = {"counter": "_total"}
@@ -389,11 +388,16 @@ def _metrics() -> Iterator[str]:
     ]
     yield from _table(("metric", "labels", "meaning"), sorted(rows))
     yield from ("## Gauges of the fleet", "", "The same on every replica: take the max, not the sum.", "")
-    told = [
-        (f"`relevo_{name}`", ", ".join(f"`{each}`" for each in gauge.labels), gauge.says)
-        for name, gauge in GAUGES.items()
+    yield from _gauges({f"relevo_{name}": gauge for name, gauge in GAUGES.items()})
+    yield from ("## Of each process", "", "Sum all replicas; of `relevo_database_up` take the min.", "")
+    yield from _gauges(PROCESS_GAUGES)
+
+
+def _gauges(gauges: Mapping[str, Gauge]) -> Iterator[str]:
+    rows = [
+        (f"`{name}`", ", ".join(f"`{each}`" for each in gauge.labels), gauge.says) for name, gauge in gauges.items()
     ]
-    yield from _table(("metric", "labels", "meaning"), told)
+    yield from _table(("metric", "labels", "meaning"), rows)
 
 
 def main() -> None:

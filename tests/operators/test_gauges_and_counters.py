@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -11,6 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from relevo.client import quiet
 from relevo.operators import gauges
 from relevo.operators.gauges import GAUGES
+from support.docs_pages import DOCS
 from support.sending_worker import Relay
 
 
@@ -177,6 +179,14 @@ def test_every_name_says_whose_it_is(relay) -> None:
         fleet = family.name.removeprefix("relevo_") in GAUGES
         whose = "take the max, not the sum" if fleet else "add up all replicas"
         assert ("take the min" if family.name == "relevo_database_up" else whose) in family.documentation
+
+
+def test_the_guide_lists_exactly_the_exported_metrics(relay) -> None:
+    """Each family of `/metrics` has its row in metrics.md, and each row is a family that `/metrics` exports."""
+    families = text_string_to_metric_families(relay().app.metrics.render().decode())
+    exported = {f"{each.name}_total" if each.type == "counter" else each.name for each in families}
+    listed = re.findall(r"^\| `(relevo_\w+)` \|", (DOCS / "metrics.md").read_text("utf-8"), re.MULTILINE)
+    assert sorted(listed) == sorted(exported)
 
 
 def test_codes_that_others_make_up_are_bounded(relay) -> None:

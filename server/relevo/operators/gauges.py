@@ -30,6 +30,7 @@ _FRESH_S = 10.0
 _AGAIN_S = 1.0
 _FLEET = "Of the whole fleet, the same on every replica: take the max, not the sum."
 _OWN = "Of this process: add up all replicas."
+_MIN = "Of this process: take the min."
 BOUNDS = {"most": 10_000, "most_chunks": 500, "most_deltas": 50_000, "most_labels": 200}
 """Beyond these nothing is read: a gauge costs the same, however much waits."""
 WATCHED = (
@@ -126,6 +127,14 @@ _POOL = {
 }
 """Counters of the pool, by the name of its gauge."""
 
+PROCESS_GAUGES = {
+    "relevo_database_up": Gauge("1 if this process reached PostgreSQL at its last read of the gauges."),
+    "relevo_worker_info": Gauge("Always 1; the labels name the process and its version.", ("worker", "version")),
+    "relevo_log_lines_lost_total": Gauge("Lines of its log that could not be written: the disk may be full."),
+    **{name: Gauge(says) for name, (_, says) in _POOL.items()},
+}
+"""The gauges and the counter that each process reports of itself."""
+
 
 class Gauges(Collector):
     """Reads the fleet's gauges, remembers them for a few seconds, and adds this process's own."""
@@ -177,14 +186,14 @@ class Gauges(Collector):
 
     def _own(self) -> Iterator[Metric]:
         """Yield the gauges of this process: whether it reaches the database, who it is, and its pool."""
-        up = "1 if this process reached PostgreSQL at its last read of the gauges. Of this process: take the min."
-        yield GaugeMetricFamily("relevo_database_up", up, float(self._up))
-        who = f"Always 1; its labels tell who this is. {_OWN}"
-        info = GaugeMetricFamily("relevo_worker_info", who, labels=("worker", "version"))
+        up = PROCESS_GAUGES["relevo_database_up"]
+        yield GaugeMetricFamily("relevo_database_up", f"{up.says} {_MIN}", float(self._up))
+        about = PROCESS_GAUGES["relevo_worker_info"]
+        info = GaugeMetricFamily("relevo_worker_info", f"{about.says} {_OWN}", labels=about.labels)
         info.add_metric([self._worker_id, __version__], 1.0)
         yield info
-        lost = f"Lines of its log that could not be written: the disk may be full. {_OWN}"
-        yield CounterMetricFamily("relevo_log_lines_lost", lost, lines_lost())
+        lost = PROCESS_GAUGES["relevo_log_lines_lost_total"]
+        yield CounterMetricFamily("relevo_log_lines_lost", f"{lost.says} {_OWN}", lines_lost())
         stats = self._database.pool_stats()
         for name, (key, says) in _POOL.items():
             yield GaugeMetricFamily(name, f"{says} {_OWN}", float(stats.get(key, 0)))
