@@ -50,6 +50,15 @@ _REQUEST = """\
 
 A star marks a required field.
 """
+_ANSWERS = """\
+## Fields of answers
+
+`/docs` and `/openapi.json` of a running Relevo, and the types of [`@relevo/client`](kits.md), have the type and the
+meaning of each field.
+
+| answer | fields |
+|---|---|
+"""
 _SHARED = """\
 ## Fields of several routes
 
@@ -80,7 +89,8 @@ _MOST_WORDS = 30
 
 def lines() -> Iterator[str]:
     """Yield the page, below its title."""
-    yield from HttpPage(document()).lines()
+    page = HttpPage(document())
+    yield from (page.linked(line) for line in page.lines())
 
 
 def document() -> dict[str, Any]:
@@ -144,11 +154,18 @@ class HttpPage:
             for operation in some:
                 yield from self._operation(*operation)
         yield _REQUEST
-        for place, name in enumerate(self._used):
-            if place == len(self._given):
-                yield from ("## Fields of answers", "")
+        for name in self._given:
             if self._link(name) == _kind({"$ref": name}):
                 yield from self._schema(name)
+        yield _ANSWERS.rstrip()
+        for name in self._used[len(self._given) :]:
+            if self._link(name) == _kind({"$ref": name}):
+                yield f"| `{name}` | {', '.join(self._names(name))} |"
+
+    def linked(self, line: str) -> str:
+        """Return a line of the page without links to schemas that are rows of the table of answers."""
+        answers = "|".join(self._used[len(self._given) :])
+        return re.sub(rf"\[({answers})\]\(#\w+\)", r"`\1`", line)
 
     def _operation(self, method: str, path: str, operation: Mapping[str, Any]) -> Iterator[str]:
         told = operation.get("description", "")
@@ -209,7 +226,7 @@ class HttpPage:
             return
         schema = self._schemas[name]
         fields = dict(schema.get("properties", {}))
-        stars = schema.get("required", ()) if name in self._given else ()
+        stars = schema.get("required", ())
         alike = self._alike(name)
         yield from (f"### {name}", "", _described(schema), "")
         if alike:
@@ -246,6 +263,13 @@ class HttpPage:
                 by_kind.setdefault(_kind(told), []).append(f"`{field}`{star}")
         yield from (f"- {kind}: {', '.join(names)}" for kind, names in by_kind.items() if kind)
         yield from (f"- {', '.join(names)}" for kind, names in by_kind.items() if not kind)
+
+    def _names(self, name: str) -> Iterator[str]:
+        """Yield the row of an answer: the names of its fields, each schema among them with its own row."""
+        for field, told in self._properties(name).items():
+            schemas = [each for each in re.findall(r"#/components/schemas/(\w+)", json.dumps(told)) if each != name]
+            of = f" (`{schemas[0]}`)" if schemas and schemas[0] not in _ELSEWHERE else ""
+            yield f"`{field}`{of}"
 
     def _find_shared(self) -> dict[str, tuple[str, str]]:
         """Return the fields that have one kind and one description in several places, by name."""
@@ -285,7 +309,7 @@ class HttpPage:
 
 
 def _is_here(name: str, field: str) -> bool:
-    """Tell whether this page describes the field of a schema."""
+    """Return whether this page describes the field of a schema."""
     return name not in REFERENCE or field in REFERENCE[name][1]
 
 

@@ -13,7 +13,6 @@ from chaos.faults import MOMENTS
 
 ROOT = Path(__file__).parents[2]
 RESULTS = Path(__file__).with_name("results")
-FOUND = Path(__file__).with_name("found.md")
 NOT_PROVEN = Path(__file__).with_name("not_proven.md")
 PAGE = ROOT / "server" / "docs" / "proof.md"
 TWINS = {
@@ -56,7 +55,6 @@ def write() -> str:
         "## Broken builds\n\n" + "\n".join(_broken(broken, model)),
         "## One fence removed, found in four ways\n\n" + "\n".join(_four_ways(broken, model)),
         "## Models\n\n" + "\n".join(_models(model)),
-        FOUND.read_text(encoding="utf-8").strip(),
         NOT_PROVEN.read_text(encoding="utf-8").strip(),
     ]
     return "\n\n".join(part.strip() for part in parts) + "\n"
