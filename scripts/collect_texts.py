@@ -54,7 +54,7 @@ WORDS = frozenset(
 )
 """Every word that stands for a state somewhere."""
 COUNTERS = frozenset({"left_alone"}.union(*(each.counts for each in cycles.facts().values())))
-"""What runs count."""
+"""The names of the counts of runs."""
 DETAILS = frozenset(
     {
         *("answer", "cycle", "source", "reason", "event_id", "event_type", "project", "title", "phones", "id", "name"),

@@ -81,7 +81,7 @@ def write_pages(folder: Path) -> None:
 
 
 def write_language(site: Path) -> None:
-    """Say of each Spanish page that it is Spanish, for browsers and readers aloud: MkDocs knows one language."""
+    """Mark each Spanish page as Spanish, for browsers and screen readers: MkDocs knows one language."""
     for page in (site / SPANISH).glob("*.html"):
         page.write_text(_read(page).replace('<html lang="en"', f'<html lang="{SPANISH}"', 1), encoding="utf-8")
 

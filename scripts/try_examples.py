@@ -17,7 +17,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 EXTRAS = "server,native,words,archive-query,iceberg"
 APPS = ("django", "sqlalchemy[asyncio]", "asyncpg", "httpx")
-"""What the apps of the pages use beside Relevo."""
+"""The packages that the pages' apps use beside Relevo."""
 TESTS = ("test_snippets.py", "test_commands.py", "test_deployment.py", "test_hosted_databases.py")
 
 

@@ -102,7 +102,7 @@ def test_stopping_without_a_database(processes, probed, dsn: str) -> None:
         proxy.shut()
         worker.hears("database_unreachable")
         assert worker.stops() == 0
-        assert worker.lines("goodbye_not_written")
+        assert worker.lines("worker_end_not_recorded")
         assert "Traceback" not in worker.stderr
 
 
@@ -117,7 +117,7 @@ def test_nothing_new_begins_while_the_goodbye_waits(processes, probed, dsn: str)
         assert worker.ends() == 0
     begun = [line for line in worker.lines("middleware_saw", of_cycle="quick") if line["ts"] > stopping]
     assert len(begun) <= 1, "a round that was being opened may begin, no other"
-    assert len(worker.lines("goodbye_not_written")) == 2
+    assert len(worker.lines("worker_end_not_recorded")) == 2
 
 
 @pytest.mark.parametrize("command", [("run-cycle", "slow"), ("tick", "--runners", "slow,quick")])

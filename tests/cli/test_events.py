@@ -199,7 +199,7 @@ class TestEvents:
         )
         said = command("event", "order", "ana").out
         assert "For: the phones of ana" in said
-        assert "2 pushes: answered, 0 taken, 2 not" in said
+        assert "2 pushes: answered, 0 accepted, 2 not" in said
         whats = [moment["what"] for moment in command("event", "order", "ana", "--json").lines[0]["moments"]]
         assert whats == ["event enqueued", "fan-out began", "fan-out finished", "request sent"]
         ghost = command("event", "order", "ghost")

@@ -266,7 +266,7 @@ def test_status_before_anything_ran(ask: Ask) -> None:
     [line] = ask("status", "--json").output.splitlines()
     reported = json.loads(line)
     assert (reported["cycles"], reported["workers"], reported["claims"]["claims"]) == ([], [], 0)
-    assert reported["health"] == ["no reaper has ever run; start `relevo run`, or let cron call `relevo tick`"]
+    assert reported["health"] == ["no reaper has ever run; start `relevo run`, or schedule `relevo tick` with cron"]
 
 
 def test_status_of_a_living_fleet(ask: Ask, build, conn) -> None:

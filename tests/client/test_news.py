@@ -127,5 +127,5 @@ def test_health(conn: psycopg.Connection[Any], build: Callable[..., App]) -> Non
     write(conn, 2)
     reap(app)
     problems = "\n".join(fleet.status(app.database, app.settings).problems)
-    assert "2 news were dropped unread for subscription app" in problems
+    assert "Relevo dropped 2 unread news items of subscription app" in problems
     assert "the webhook billing of subscription hook is switched off" in problems

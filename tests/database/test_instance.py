@@ -75,7 +75,7 @@ def test_a_copy_rests_until_it_is_adopted(relay, copy, command, monkeypatch) -> 
     reason = worker.run("dispatch").reason
     assert "looks like a copy" in reason
     assert "`relevo adopt`" in reason
-    assert trouble(worker).startswith("this database looks like a copy; nothing is sent")
+    assert trouble(worker).startswith("this database looks like a copy, so Relevo sends nothing")
 
     monkeypatch.setenv("DATABASE_URL", copied)
     monkeypatch.delenv("RELEVO_INSTANCE")
@@ -107,7 +107,7 @@ def test_another_name_is_another_instance(relay) -> None:
     for other, told in ((staging, "RELEVO_INSTANCE is staging here"), (nameless, "RELEVO_INSTANCE is unset here")):
         report = other.run("dispatch")
         assert (report.outcome, told in report.reason) == ("skipped", True), report
-        assert "RELEVO_INSTANCE is set as it was" in trouble(other)
+        assert "restore the former RELEVO_INSTANCE" in trouble(other)
     assert first.received("ana") == 0
     assert first.run("dispatch").outcome == "ok"
     assert first.received("ana") == 1

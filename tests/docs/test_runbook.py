@@ -7,13 +7,14 @@ import re
 from collections.abc import Iterator
 from functools import cache
 
+import pytest
+
 from relevo.operators.consistency import MISPLACED
 from relevo.operators.health.problem import RUNBOOK as PLACES
 from support.docs_pages import DOCS, ROOT, anchor, headings
 
 FINDINGS = ("Finding", "_warning", "_harmless")
 PACKAGE = ROOT / "server" / "relevo"
-RUNBOOK = re.sub(r"\s+", " ", (DOCS / "runbook.md").read_text(encoding="utf-8").replace("\n>", " "))
 
 
 @cache
@@ -28,15 +29,21 @@ def findings() -> set[str]:
 
 
 def problems() -> Iterator[tuple[str, str]]:
-    """Yield the code of each problem that health may tell, and the longest piece of its sentence that never changes."""
+    """Yield the code of each problem that health may report, with the template of its message."""
     files = sorted((PACKAGE / "operators" / "health").glob("*.py"))
     for node in (node for path in files for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Problem":
-            code, said = node.args
+            code, template = node.args
             assert isinstance(code, ast.Constant), "a problem's code is written where it is made"
-            assert isinstance(said, ast.Constant), "and so is its sentence"
-            pieces = re.split(r"\{\w+\}", str(said.value))
-            yield str(code.value), max(pieces, key=len).strip(" `;,:")
+            assert isinstance(template, ast.Constant), "and so is its sentence"
+            yield str(code.value), str(template.value)
+
+
+def examples(place: str) -> list[str]:
+    """Return the messages that the section with this anchor quotes."""
+    sections = re.split(r"^### ", (DOCS / "runbook.md").read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]
+    [section] = [each for each in sections if anchor(each.partition("\n")[0]) == place]
+    return [line.removeprefix("> ") for line in section.splitlines() if line.startswith("> ")]
 
 
 def test_every_finding_has_its_heading() -> None:
@@ -49,10 +56,13 @@ def test_every_finding_has_its_heading() -> None:
 PROBLEMS = sorted(set(problems()))
 
 
-def test_every_sentence_of_health_is_explained() -> None:
-    """What stays the same in a sentence of health stands in the runbook."""
-    for sentence in sorted({said for _, said in PROBLEMS if len(said) > 5}):
-        assert sentence in RUNBOOK, sentence
+@pytest.mark.parametrize(("code", "template"), PROBLEMS)
+def test_every_message_has_a_filled_example(code: str, template: str) -> None:
+    """The section of a problem quotes its message with all values filled in."""
+    pattern = re.sub(r"\\\{\w+\\\}", ".*", re.escape(template))
+    quoted = examples(PLACES[code])
+    assert [each for each in quoted if re.fullmatch(pattern, each)], template
+    assert not [each for each in quoted if "…" in each or "{" in each]
 
 
 def test_every_problem_has_its_place() -> None:

@@ -173,7 +173,7 @@ def test_refused_strangers_are_counted_and_told_in_one_line(served: Served) -> N
         eventually(lambda: any(line.get("status") == 400 for line in lines), "the app's mistake is logged")
         strangers.tell()
         strangers.tell()
-    told = [line for line in lines if line["event"] == "http_strangers_refused"]
+    told = [line for line in lines if line["event"] == "http_unproven_refused"]
     expected = {"no_proof": 3, "not_found": 3, "method": 1, "invalid": 1}
     assert [{name: line[name] for name in expected} for line in told] == [expected]
     loud = [line for line in lines if line["event"] == "http_request" and line["log_level"] != "debug"]

@@ -137,7 +137,7 @@ ILL: list[tuple[dict[str, Any], str]] = [
     ({"copied": "this database looks like a copy"}, "this database looks like a copy"),
     (
         {"workers": [worker("alive", unusable=["PUSH_PROJECTS_FILE, shop, apns: its key is broken"])]},
-        "PUSH_PROJECTS_FILE, shop, apns: its key is broken; credentials that were read before stay in force; correct it, then",
+        "PUSH_PROJECTS_FILE, shop, apns: its key is broken; Relevo keeps using the last valid credential; correct the entry, then",
     ),
     (
         {"copied": "any", "misnamed": {"here": None, "home": "production", "worker": "v"}},
@@ -168,7 +168,10 @@ ILL: list[tuple[dict[str, Any], str]] = [
         "the last 2 requests of project app to its push service failed; Relevo retries them, and after 5 in a row",
     ),
     ({"no_reaper": True}, "no reaper has ever run; start `relevo run`"),
-    ({"workers": [worker("stopped", silent_s=1.0)]}, "no worker is running; start `relevo run`, or let cron call"),
+    (
+        {"workers": [worker("stopped", silent_s=1.0)]},
+        "no worker is running; start `relevo run`, or schedule `relevo tick`",
+    ),
     (
         {"workers": [worker("stopped"), worker("alive", cycles=[]), worker("stopped", role="tick", silent_s=2_000.0)]},
         "no worker is running; start `relevo run`",
@@ -212,9 +215,12 @@ ILL: list[tuple[dict[str, Any], str]] = [
     ),
     (
         {"workers": [worker("alive", hung=[HUNG])]},
-        "worker w: the composer of notice (project app) has hung since 2026-11-15 11:00:00Z (calls given up: 2); correct",
+        "worker w: the composer of notice (project app) has not returned since 2026-11-15 11:00:00Z (2 calls given up);",
     ),
-    ({"workers": [worker("alive", hung=[HUNG | {"project": ""}])]}, "worker w: the composer of notice has hung since"),
+    (
+        {"workers": [worker("alive", hung=[HUNG | {"project": ""}])]},
+        "worker w: the composer of notice has not returned since",
+    ),
     (
         {"workers": [worker("lost"), worker("alive", worker_id="o")]},
         "worker w has not been seen for 120 s, and its deliveries are back",
@@ -301,22 +307,26 @@ ILL: list[tuple[dict[str, Any], str]] = [
             "due": [{"project": "app", "lane": "bulk", "due": 5, "oldest_s": 3_600.0}],
             "projects": [project(rest_until=NOW + timedelta(minutes=1))],
         },
-        "60 min; the push service asked for a rest until 2026-11-15 12:01:00Z",
+        "60 min; the push service asked Relevo to wait until 2026-11-15 12:01:00Z",
     ),
     (
         {"oldest_expired_s": 300.0},
-        "an expired claim has been waiting for a reaper for 300 s; `relevo run-cycle reaper` takes it back",
+        "an expired claim has been waiting for the reaper for 300 s; `relevo run-cycle reaper` returns",
     ),
     *(
         ({"oldest_expired_s": 300.0 if kind == "claim" else None, "troubles": [trouble(kind, name)]}, words)
         for kind, name, words in (
-            ("lane", "bulk app", "failing while everything else continues: the bulk lane of project app (no;"),
-            ("claim", "c1", ": expired claim c1 (no; 3 times since 2026-11-15 11:00:00Z); correct the cause"),
-            ("delivery", "7", ": delivery 7 (no;"),
-            ("receipts", "app", ": the receipts of project app (no;"),
-            ("subscription", "crm", ": news for subscription crm (no;"),
-            ("part", "cleanup prune_runs", ": the step prune_runs of cleanup (no;"),
-            ("lane", "urgent app", "correct the cause, Relevo tries again at 2026-11-15 12:01:00Z"),
+            (
+                "lane",
+                "bulk app",
+                "the bulk lane of project app has failed 3 times since 2026-11-15 11:00:00Z (everything else continues): no;",
+            ),
+            ("claim", "c1", "expired claim c1 has failed 3 times since 2026-11-15 11:00:00Z"),
+            ("delivery", "7", "delivery 7 has failed"),
+            ("receipts", "app", "fetching the receipts of project app has failed"),
+            ("subscription", "crm", "sending news for subscription crm has failed"),
+            ("part", "cleanup prune_runs", "the step prune_runs of cleanup has failed"),
+            ("lane", "urgent app", "correct the cause; Relevo tries again at 2026-11-15 12:01:00Z"),
         )
     ),
     ({"sources": [source(problems=["the list of yesterday"])]}, "source folder: the list of yesterday"),
@@ -334,8 +344,8 @@ ILL: list[tuple[dict[str, Any], str]] = [
     (
         {"projects": [project(breaker="open", breaker_reason="It said 403.")]},
         (
-            "project app has sent only probes since 2026-11-15 11:00:00Z, the next at 2026-11-15 12:01:00Z: It said 403; "
-            "see Expo's status page: there is nothing to set here; then `relevo release app` probes at once"
+            "project app has sent only probes since 2026-11-15 11:00:00Z (next probe at 2026-11-15 12:01:00Z): It said 403; "
+            "see Expo's status page: there is nothing to set here; then `relevo release app` sends a probe at once"
         ),
     ),
     *(
@@ -364,19 +374,19 @@ ILL: list[tuple[dict[str, Any], str]] = [
     ),
     (
         {"projects": [project(breaker="probing", breaker_reason="403")]},
-        "since 2026-11-15 11:00:00Z, the next at 2026-11-15 12:01:00Z: 403; see",
+        "since 2026-11-15 11:00:00Z (next probe at 2026-11-15 12:01:00Z): 403; see",
     ),
     (
         {"projects": [project(breaker="open", breaker_reason="403", probe_at=NOW)]},
-        "since 2026-11-15 11:00:00Z, the next push that is due is one: 403; see",
+        "since 2026-11-15 11:00:00Z (the next due push is a probe): 403; see",
     ),
     (
         {"projects": [project(breaker="probing", breaker_reason="403", connections=1)]},
-        "since 2026-11-15 11:00:00Z, one is on its way: 403; see",
+        "since 2026-11-15 11:00:00Z (a probe is being sent): 403; see",
     ),
     (
         {"projects": [project(pruning_stopped_at=NOW)]},
-        "that Relevo has disabled none since 2026-11-15 12:00:00Z; check its push credentials, then `relevo release app`",
+        "that Relevo has disabled none since 2026-11-15 12:00:00Z; check the project's push credentials, then run `relevo release",
     ),
     (
         {"archive": [{"entity": "events", "month": NOW, "last_error": "No bucket."}]},
@@ -385,13 +395,13 @@ ILL: list[tuple[dict[str, Any], str]] = [
     (
         {"held": [{"event_type": "digest", "origin": "app", "events": 1, "reason": "it came"}]},
         (
-            "1 event of digest from app is held as a runaway: it came; `relevo release --type digest --origin app` sends it, "
-            "and with --drop ends it"
+            "the runaway brake holds 1 event of digest from app: it came; run `relevo release --type digest --origin app` "
+            "to send it, or add --drop to discard it"
         ),
     ),
     (
         {"held": [{"event_type": "digest", "origin": "app", "events": 7, "reason": "it came 8 times"}]},
-        "7 events of digest from app are held as a runaway: it came 8 times; `relevo release --type digest --origin app`",
+        "the runaway brake holds 7 events of digest from app: it came 8 times; run `relevo release --type digest --origin app` to",
     ),
 ]
 
@@ -438,7 +448,7 @@ LATER = NOW + timedelta(minutes=5)
             {"state": "fanned"},
             [wait(breaker="open", breaker_reason="403", probe_at=LATER)],
             {},
-            "next probe comes at 2026",
+            "the breaker is open (403), next probe at 2026",
         ),
         (
             {"state": "fanned"},
@@ -446,7 +456,7 @@ LATER = NOW + timedelta(minutes=5)
             {},
             "the breaker is open (403), the next push is a probe",
         ),
-        ({"state": "fanned"}, [wait(rest_until=LATER)], {}, "asked for a rest until 2026-11-15 12:05:00Z"),
+        ({"state": "fanned"}, [wait(rest_until=LATER)], {}, "asked Relevo to wait until 2026-11-15 12:05:00Z"),
         ({"state": "held"}, [], {}, "held by the runaway brake; `relevo release --type digest` sends"),
         (
             {"state": "fanned"},
@@ -454,7 +464,7 @@ LATER = NOW + timedelta(minutes=5)
             {},
             "3 pushes of app (bulk): held by the runaway brake; `relevo release",
         ),
-        ({"state": "fanned"}, [wait(next_attempt_at=LATER)], {}, "tried again from 2026-11-15 12:05:00Z on"),
+        ({"state": "fanned"}, [wait(next_attempt_at=LATER)], {}, "to be retried from 2026-11-15 12:05:00Z on"),
         (
             {"state": "fanned"},
             [wait(next_attempt_at=LATER, is_quiet=True, quiet_zone="America/Santiago")],
@@ -462,7 +472,7 @@ LATER = NOW + timedelta(minutes=5)
             "quiet hours, the first until 2026-11-15 12:05:00Z (America/Santiago)",
         ),
         ({"state": "fanned"}, [wait(claimed=True)], {}, "being sent"),
-        ({"state": "fanned"}, [wait()], {}, "due, and sent as the project"),
+        ({"state": "fanned"}, [wait()], {}, "due; waiting for the project's rate limit"),
     ],
 )
 def test_an_event_says_why_it_waits(

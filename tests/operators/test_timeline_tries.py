@@ -42,10 +42,10 @@ def test_each_try_says_what_was_said_then(relay) -> None:
     worker.ask()
     told = story(worker, "ana!receipt-MessageRateExceeded*1")
     assert [what for what, _ in told] == [
-        *("made by fan-out", "1st try", "2nd try", "3rd try", "receipt: not delivered", "4th try", "taken", "ok"),
+        *("made by fan-out", "1st try", "2nd try", "3rd try", "receipt: not delivered", "4th try", "accepted", "ok"),
     ]
     assert "The push service failed with an internal error (500). (INTERNAL_SERVER_ERROR" in said(told, "1st try")
-    assert "no clear answer came, so it is not known what was taken. The" in said(told, "2nd try")
+    assert "no clear answer came, so it is unknown which pushes were accepted. The" in said(told, "2nd try")
     assert "The connection broke before the complete answer came" in said(told, "2nd try")
     assert said(told, "receipt: not delivered").startswith("Too many pushes went to this phone within a short time.")
     assert said(told, "4th try").startswith("alone, after ")
@@ -62,7 +62,7 @@ def test_the_death_before_a_redrive_is_told(relay) -> None:
     worker.dispatch()
     told = story(worker, name)
     assert [what for what, _ in told] == [
-        *("made by fan-out", "1st try", "failed for good", "sent again", "2nd try", "taken", "receipt is asked for"),
+        *("made by fan-out", "1st try", "failed for good", "sent again", "2nd try", "accepted", "receipt is asked for"),
     ]
     assert "The message is too long" in said(told, "1st try")
     assert "too long" not in said(told, "2nd try")
@@ -91,12 +91,12 @@ def test_a_pause_that_is_over_is_told_where_pushes_waited(relay) -> None:
     assert [paused(worker, each) for each in (before, after)] == [[], []]
     told = story(worker, "waited")
     assert [what for what, _ in told] == [
-        *("dispatch paused", "made by fan-out", "dispatch resumed", "1st try", "taken", "receipt is asked for"),
+        *("dispatch paused", "made by fan-out", "dispatch resumed", "1st try", "accepted", "receipt is asked for"),
     ]
     assert [what for what, _ in story(worker, "after")] == [
         "made by fan-out",
         "1st try",
-        "taken",
+        "accepted",
         "receipt is asked for",
     ]
 

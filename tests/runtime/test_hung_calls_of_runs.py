@@ -57,7 +57,7 @@ def hourly(step: Any) -> Cycle:
 
 def is_told(app: App, what: str) -> None:
     """Wait until health says that something hangs in a worker, and since when."""
-    words = f"worker {app.worker.worker_id}: {what} has hung since 20"
+    words = f"worker {app.worker.worker_id}: {what} has not returned since 20"
 
     def look() -> bool:
         return any(words in problem for problem in fleet.status(app.database, app.settings).problems)

@@ -112,7 +112,7 @@ def test_a_worker_that_comes_back_says_so(processes, probed, rows, runs) -> None
     assert other.hears("worker_lost")["lost_worker"] == "sleeper"
     eventually(lambda: rows("select 1 from relevo.workers where worker_id = 'sleeper' and lost_at is not null"), "lost")
     sleeper.go_on()
-    assert sleeper.hears("worker_was_given_up")["worker_id"] == "sleeper"
+    assert sleeper.hears("worker_was_declared_lost")["worker_id"] == "sleeper"
     eventually(lambda: rows("select 1 from relevo.workers where worker_id = 'sleeper' and lost_at is null"), "it lives")
     assert sleeper.stops() == 0
     line = sleeper.hears("run_finished", cycle="busy")

@@ -57,12 +57,12 @@ def statuses(worker: Relay, *names: str) -> list[str]:
 def problems(worker: Relay) -> str:
     """Return what any other process is told of what hangs in this worker, as of its last heartbeat."""
     found = fleet.status(worker.app.database, worker.app.settings).problems
-    return "; ".join(problem for problem in found if "hung" in problem)
+    return "; ".join(problem for problem in found if "has not returned since" in problem)
 
 
 def is_told(worker: Relay, what: str) -> None:
     """Wait until health says that something hangs in this worker, and since when."""
-    words = f"worker {worker.app.worker.worker_id}: {what} has hung since 20"
+    words = f"worker {worker.app.worker.worker_id}: {what} has not returned since 20"
     eventually(lambda: words in problems(worker), f"health tells that {what} hangs")
 
 

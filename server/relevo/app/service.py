@@ -214,7 +214,7 @@ def _say_goodbye(word: Callable[[], None]) -> None:
     try:
         word()
     except (DatabaseUnavailableError, psycopg.Error):  # a reaper notices that we are gone
-        _log.warning("goodbye_not_written")
+        _log.warning("worker_end_not_recorded")
 
 
 def serve_alone(app: App, faces: Sequence[Face], signals: Signals) -> None:

@@ -43,7 +43,7 @@ class Month:
 
     @property
     def key(self) -> dict[str, Any]:
-        """Its name in statements."""
+        """The table's name in statements."""
         return {"entity": self.entity, "month": self.month}
 
     @property

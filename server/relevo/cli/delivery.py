@@ -60,7 +60,7 @@ def _end(seen: Push) -> Iterator[Line]:
     row, wait = seen.delivery, seen.wait or {}
     said = "" if seen.last_is_told else reasons.as_said(row["last_error_code"], row["last_error_message"])
     if seen.was_taken:
-        yield row["last_attempt_at"], "taken", f"ticket {row['provider_ticket_id']}"
+        yield row["last_attempt_at"], "accepted", f"ticket {row['provider_ticket_id']}"
     elif said and row["completed_at"] is None:
         yield row["last_attempt_at"], "attempt failed", said
     if row["completed_at"]:

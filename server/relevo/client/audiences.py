@@ -57,7 +57,7 @@ def _matching(audience: Matching) -> dict[str, Any]:
 
 
 def _narrowed(where: object) -> dict[str, Any]:
-    """Say which attributes a phone must have, if any are asked for."""
+    """Return the attributes that a phone must have, if the audience names any."""
     if where is None:
         return {}
     check_storable("where", where)

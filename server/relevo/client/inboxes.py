@@ -38,7 +38,7 @@ class InboxItem:
     read_at: datetime | None
     archived_at: datetime | None
     cursor: str
-    """Its position: `before` continues from here."""
+    """The item's position: pass it as `before` to continue from here."""
 
 
 @dataclass(frozen=True)

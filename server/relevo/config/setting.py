@@ -58,7 +58,7 @@ class Derived(NamedTuple):
     says: str
     """How it follows, in words."""
     nominal: Any = None
-    """Its value unless another setting changes it, if there is such a value."""
+    """The default, if no other setting changes it."""
 
     def __call__(self, data: dict[str, Any]) -> Any:
         """Return the default that fits the settings validated so far."""

@@ -49,7 +49,7 @@ def read_state(connection: Connection, types: Sequence[str] | None = None) -> St
 
 @dataclass(frozen=True)
 class Applied:
-    """What an applied configuration changed, and the secrets of new tokens: told here, and nowhere again."""
+    """The changes of an applied configuration, and the secrets of new tokens, which Relevo shows only here."""
 
     changes: Sequence[Change]
     secrets: Mapping[Key, str] = field(repr=False)
@@ -241,7 +241,7 @@ def _is_so(kind: Kind, wanted: Any, found: Any) -> bool:
 
 @contextmanager
 def _naming(item: Item) -> Iterator[None]:
-    """Say of what is refused where the file asks for it."""
+    """Add to an error the place in the file that caused it."""
     try:
         yield
     except RelevoError as error:

@@ -1,4 +1,4 @@
-"""What a configuration file asks for: each thing that it names under its kind, project and name, with its value."""
+"""The items of a configuration file: each under its kind, project and name, with its value."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ OWNABLE: Mapping[str, Kind] = {
     "news": "news",
     "tokens": "token",
 }
-"""What a file may own, and of which kind that is."""
+"""The kinds of items that a file may own, by the name in the file."""
 _SETTINGS = {each.name for each in fields(TypeSettings)}
 _WORDS = {"default", "arguments", "texts"}
 _OF_PROJECT = {"language", "quiet_hours", "caps", "news", "tokens"}
@@ -38,7 +38,7 @@ class Key(NamedTuple):
 
 @dataclass(frozen=True)
 class Item:
-    """What a thing is to be, and where the file says so; None: it is not to be."""
+    """The wanted value of an item, and its place in the file; None removes the item."""
 
     value: Any
     node: Node

@@ -33,7 +33,7 @@ SCALARS = [
         ("float", r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?", "-+.0123456789"),
     )
 ]
-"""What a plain word is if it is no text, by the core schema of YAML 1.2: tag, pattern, first characters."""
+"""The plain words of YAML 1.2's core schema that are no text: tag, pattern, first characters."""
 
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc] # PyYAML has no types

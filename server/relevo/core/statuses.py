@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal, get_args
 
 EventState = Literal["waiting", "held", "fanning", "fanned", "cancelled", "completed"]
-"""What an event comes to."""
+"""The states of an event."""
 EVENT_STATES: tuple[EventState, ...] = get_args(EventState)
 Progress = Literal["waiting", "held", "fanning", "sending", "sent", "finished", "cancelled", "completed"]
 """How far an event is: its state, and in place of `fanned` what is left to do with its deliveries."""

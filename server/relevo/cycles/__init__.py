@@ -22,7 +22,7 @@ if TYPE_CHECKING:  # names are asked for by commands that run no cycle
 
 @dataclass(frozen=True)
 class Assembled:
-    """What the cycles of a process are made of."""
+    """The parts from which a process makes its cycles."""
 
     services: WorkerServices
     sources: Sequence[tuple[Source, Renderer]] = ()

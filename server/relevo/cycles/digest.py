@@ -36,7 +36,7 @@ def cycles(given: Assembled) -> list[Cycle]:
 
 
 def step(run: Run) -> Step:
-    """Tell the next phones of a slot whose time has come."""
+    """Close the digests of the next phones of a due slot."""
     slot: tuple[int, str] | None = None
     try:
         with run.transaction("bound_unflushed") as connection:

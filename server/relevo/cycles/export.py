@@ -63,7 +63,7 @@ class ExportMonth(Month):
     part_rows: int
     rows: int
     export_id: str
-    """What its objects say of themselves, so that they are told from those of another database."""
+    """The metadata of the month's objects, which distinguishes them from those of another database."""
     manifest_sha256: str | None
     """The hash of the manifest that was written, by whatever version of this program."""
 
@@ -151,7 +151,7 @@ class Export:
         return self.run.execute(_SQL[statement], month.key | more).rowcount == 1
 
     def _alarm(self, month: ExportMonth, wrong: Mismatch) -> Step:
-        """Say it loudly, and leave the month to be exported again; a second time in one run is left to the next."""
+        """Log an error, and export the month again: a second mismatch in one run leaves that to the next run."""
         _log.error("archive_mismatch", relation=month.relation, store=self.store.name, detail=str(wrong))
         given_up = self.run.given_up
         if month.relation in given_up.mismatches:
@@ -330,7 +330,7 @@ class Export:
         return Step({"rows_verified": part.rows}, items=part.rows, more=True)
 
     def _differs(self, month: ExportMonth, part: ExportPart, key: str, path: Path) -> str:
-        """Say how an object differs from the database's rows, read again; nothing if it does not."""
+        """Return how an object differs from the database's rows, read again; an empty text if it is equal."""
         from relevo.archive import parquet  # noqa: PLC0415
 
         try:

@@ -78,7 +78,7 @@ _HELD = Step({"events_held": 1}, items=1, more=True)
 
 
 class Slice(NamedTuple):
-    """What a slice of an event came to, and how often its phones, or the first of them, were counted."""
+    """The outcome of a slice of an event, and how often its phones, or the first of them, were counted."""
 
     is_last: bool
     targets: int
@@ -137,7 +137,7 @@ class Turn(NamedTuple):
 
 
 class _ApartError(Exception):
-    """What was begun together is undone: some events need to be fanned out one by one."""
+    """Some events need a fan-out of their own, so the common one is rolled back."""
 
     def __init__(self, events: Iterable[int]) -> None:
         super().__init__()
@@ -154,7 +154,7 @@ class _TooManyError(Exception):
 
 @dataclass
 class _Memory:
-    """What this process remembers from one step to the next."""
+    """This process's memory from one step to the next."""
 
     assembled: Assembled
     served: str = ""
@@ -202,7 +202,7 @@ def _word_due(run: Run, memory: _Memory) -> Step | None:
 
 
 def _close_batches(run: Run) -> Step | None:
-    """Tell by one push each the personal events that were gathered and whose time has come."""
+    """Close the batches of personal events whose window has ended: each becomes one push."""
     return _all_or_each(partial(_close, run), partial(_list_due_batches, run), partial(_put_off, run))
 
 

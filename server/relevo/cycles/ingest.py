@@ -58,7 +58,7 @@ _MAX_KEY = 300
 _PATIENCE_MS = 120_000
 _MAX_PROBLEMS = 20
 _WITHDRAWN, _CLOSED = "the tender was withdrawn", "the tender is no longer open"
-# What the database, or the way to it, refuses for what an item says.
+# Errors of the database or the driver that an item's content causes.
 _REFUSED = (psycopg.DataError, psycopg.IntegrityError, ValueError)
 
 Key = tuple[str, str]
@@ -283,7 +283,7 @@ class Ingest:
 
 @dataclass(frozen=True)
 class DatabaseSourceContext:
-    """What the ingest cycle lends a source, kept in table state so that restarts and replicas share it."""
+    """The ingest cycle's services for a source, stored in tables so that restarts and replicas share them."""
 
     run: Run
     source: str

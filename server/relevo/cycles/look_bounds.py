@@ -21,7 +21,7 @@ _SHORTEST_S, _LONGEST_S = 1.0, 5.0
 
 
 class LookBound:
-    """What one process remembers of where such a look begins."""
+    """One process's memory of the place where the next read begins."""
 
     def __init__(self, statement: bytes, names: Sequence[str]) -> None:
         self._statement = statement

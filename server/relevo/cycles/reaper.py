@@ -129,7 +129,7 @@ class Folded:
 
 @dataclass
 class Memory:
-    """What this process remembers from one round to the next."""
+    """This process's memory from one round to the next."""
 
     folded: Folded = field(default_factory=Folded)
     claims: LookBound = field(default_factory=lambda: LookBound(_SQL["find_first_claim"], ("since",)))

@@ -206,7 +206,7 @@ class _Wave:
     """Whether a request failed, so that going on at once would help nobody."""
     answered: bool = False
     error: BaseException | None = None
-    """What was met on the way."""
+    """The counts and errors of the run so far."""
     pause_ms: int = 0
     """How long the project's receipts rest after a request that failed."""
     report: Report = field(default_factory=Report)

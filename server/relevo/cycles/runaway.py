@@ -55,7 +55,7 @@ class Count:
 
 @dataclass(frozen=True)
 class Stream:
-    """What one origin sends of one type, as an event finds it that falls due."""
+    """The events of one type from one origin, counted when an event falls due."""
 
     id: int | None
     event_type: str
@@ -76,7 +76,7 @@ class Stream:
 
 @dataclass(frozen=True)
 class Stop:
-    """What speaks against an event: how many of its phones have enough, and what the one with the most got."""
+    """The reason to hold an event: how many of its phones are above the limit, and the highest count of a phone."""
 
     phones: int
     over: int
@@ -167,7 +167,7 @@ class Watch:
 
     @cached_property
     def stream(self) -> Stream:
-        """What the event belongs to; without an id, if nothing of that was ever counted."""
+        """The event's stream; without an id if the stream was never counted."""
         with self._connection.cursor(row_factory=class_row(Stream)) as cursor:
             stream = cursor.execute(_SQL["find_stream"], {"event_id": self._event_id}).fetchone()
         assert stream is not None  # the event's row is locked by this transaction

@@ -46,7 +46,7 @@ class _Unworded(NamedTuple):
 
 
 class _Worded(NamedTuple):
-    """What an event says, by locale."""
+    """An event's texts, by locale."""
 
     id: int
     version: int

@@ -85,13 +85,12 @@ class Standing:
         if there := self.misnamed():
             return (
                 f"RELEVO_INSTANCE is {there['here'] or 'unset'} here, and {there['home'] or 'unset'} for worker "
-                f"{there['worker']}, which is at work on this database; nothing is sent, asked, ingested, exported or "
-                "dropped from here until it is set as there"
+                f"{there['worker']}, which runs on this database; only the reaper runs here until both are equal"
             )
-        hint = "" if any(self._moved()) else "RELEVO_INSTANCE is set as it was, or "
+        hint = "" if any(self._moved()) else "restore the former RELEVO_INSTANCE, or "
         return (
-            "this database looks like a copy; nothing is sent, asked, ingested, exported or dropped from here until "
-            f"{hint}{REMEDY} says that it belongs here: {'; '.join(found)}"
+            "this database looks like a copy, so Relevo sends nothing from it and runs only the reaper: "
+            f"{'; '.join(found)}; {hint}run {REMEDY} if the database belongs here"
         )
 
 

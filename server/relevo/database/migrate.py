@@ -196,7 +196,7 @@ def _give_way(connection: Connection, patience_s: float, run: Callable[[], list[
             blocker = _blocker(connection)
             if time.monotonic() + pause_s > began + patience_s:
                 raise MigrationBusyError(f"{error.message} {blocker}".strip(), hint="Try again later.") from error
-            _log.warning("migration_gave_way", error=f"{error.message} {blocker}".strip(), again_in_s=pause_s)
+            _log.warning("migration_lock_timeout", error=f"{error.message} {blocker}".strip(), again_in_s=pause_s)
         _rest(connection, pause_s)
         pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 

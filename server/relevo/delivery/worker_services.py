@@ -72,7 +72,7 @@ class ClaimContext:
     lane: Lane
     pool: RequestPool
     allowance: Allowance
-    """Its project's allowance at the time of the claim."""
+    """The project's allowance at the time of the claim."""
     report: Report = field(default_factory=Report)
 
     probe: bool = field(init=False)

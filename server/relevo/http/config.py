@@ -44,7 +44,7 @@ class ConfigChange(BaseModel):
 
 
 class ConfigPlan(BaseModel):
-    """What would change; nothing was changed."""
+    """The changes that applying would make; nothing was changed."""
 
     changes: list[ConfigChange]
 
@@ -58,7 +58,7 @@ class NewToken(BaseModel):
 
 
 class ConfigApplied(ConfigPlan):
-    """What was changed."""
+    """The changes that were made."""
 
     tokens: list[NewToken] = Field(description="The tokens that were made.")
 

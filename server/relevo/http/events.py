@@ -44,7 +44,7 @@ LEFT = 499  # nobody hears it
 EventId = Annotated[int, Path(ge=1, lt=2**63)]
 WaitMs = Annotated[int | None, Query(ge=0, le=MAX_WAIT_MS, description="How long to wait at most, in ms.")]
 FormerWaitMs = Annotated[int | None, Query(alias="waitMs", ge=0, le=MAX_WAIT_MS, include_in_schema=False)]
-"""Its name before all names had one casing."""
+"""The parameter's former name."""
 Until = Annotated[
     Literal["sent", "confirmed"], Query(description="Whether to wait until all is sent, or confirmed by receipts.")
 ]
@@ -475,7 +475,7 @@ async def _waited(
 
 
 def _counted(deliveries: Mapping[str, int]) -> dict[str, Mapping[str, int]]:
-    """Tell how many deliveries there are of each state, under today's name and the former one."""
+    """Return the number of deliveries by state, under today's name and the former one."""
     return {"deliveries": deliveries, "counts": deliveries}
 
 

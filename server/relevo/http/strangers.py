@@ -42,7 +42,7 @@ class RefusedStrangers:
     def tell(self) -> None:
         """Log how many were refused since the last line, if any were."""
         if self._untold:
-            _log.info("http_strangers_refused", **self._untold)
+            _log.info("http_unproven_refused", **self._untold)
             self._untold.clear()
 
     async def tell_each_minute(self) -> None:

@@ -156,7 +156,7 @@ class Waiters(ABC, Generic[W]):
             except Problem:
                 pass  # no turn was to be had: the next look comes
             except Exception as error:  # noqa: BLE001 whoever waits is told what was last seen, and may ask again
-                _log.warning("http_look_failed", error=error)
+                _log.warning("http_inbox_wait_failed", error=error)
             await self._rest(loop.time() - started)
 
     @abstractmethod

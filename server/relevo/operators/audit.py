@@ -164,7 +164,7 @@ def _begin(database: Database, actor: Actor, action: str, target: dict[str, obje
 
 
 def _in_record(error: BaseException) -> str:
-    """Say what went wrong, without what an event says, which may be about people."""
+    """Return the error without an event's texts, which may be about people."""
     if isinstance(error, EventConflictError):
         return "An event of this type and key is there and says something else."
     return normalise_error(error)

@@ -127,7 +127,7 @@ class Push:
     redriven: list[Row] = field(default_factory=list)
     """When it was a dead letter that an operator had sent anew, and by whom, if that was noted."""
     failures: list[Row] = field(default_factory=list)
-    """Its errors, attempt by attempt, as far as they are kept."""
+    """The delivery's errors, attempt by attempt, as far as they are stored."""
     pauses: list[Row] = field(default_factory=list)
     """The pauses on its way that are over."""
 
@@ -139,7 +139,7 @@ class Push:
 
     @property
     def apart(self) -> list[Row]:
-        """Its errors outside of known requests: before one, or by a receipt."""
+        """The delivery's errors outside of known requests: before one, or by a receipt."""
         told = {row["id"] for row in self.requests}
         return [row for row in self.failures if row["request_id"] not in told]
 

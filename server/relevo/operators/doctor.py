@@ -143,7 +143,7 @@ def _workers(database: Database) -> Iterator[Finding]:
         yield _warning(
             "no_worker",
             "No worker is running: Relevo fans out, sends and recovers nothing.",
-            "Start `relevo run`, or let cron call `relevo tick`.",
+            "Start `relevo run`, or schedule `relevo tick` with cron.",
         )
 
 
@@ -327,13 +327,13 @@ def _held_up(database: Database) -> Iterator[Finding]:
             yield _warning(
                 "project_stopped",
                 f"Project {name} sends only probes: {row['breaker_reason'].removesuffix('.')}.",
-                f"`relevo status` shows since when. Remove the cause, then {release} probes at once.",
+                f"`relevo status` shows since when. Remove the cause, then {release} sends a probe at once.",
             )
         if row["pruning_stopped_at"] is not None:
             yield _warning(
                 "tokens_unregistered",
-                f"Project {name} has met so many unregistered tokens that Relevo disables none.",
-                f"Check its push credentials, then {release}.",
+                f"The push service reports so many tokens of project {name} as unregistered that Relevo disables none.",
+                f"Check the project's push credentials, then run {release}.",
             )
     for row in fleet.failing_events(database)[:_NAMED]:
         yield _warning(
@@ -344,8 +344,8 @@ def _held_up(database: Database) -> Iterator[Finding]:
     for row in fleet.held(database):
         yield _warning(
             "runaway_held",
-            f"{in_numbers(row['events'], 'event')} of {row['event_type']} held as a runaway: {row['reason']}.",
-            f"`relevo release --type {quote(row['event_type'])}` sends the held events, with --drop ends them.",
+            f"The runaway brake holds {in_numbers(row['events'], 'event')} of {row['event_type']}: {row['reason']}.",
+            f"`relevo release --type {quote(row['event_type'])}` sends the held events; --drop discards them.",
         )
 
 

@@ -96,7 +96,7 @@ class Reason:
     told: Explanation
     """By the phone as it is today."""
     changes: Row | None = None
-    """Its changes since the event went out, with their times; None if the event has not, or either is gone."""
+    """The phone's changes since the fan-out, with their times; None before that, or if phone or event is gone."""
 
 
 def explain(database: Database, event_id: int, installations: Sequence[UUID]) -> list[Reason]:

@@ -14,9 +14,9 @@ from relevo.core.sending_project import SendingProject
 MEANINGS = {
     "pending": N_("It waits to be sent."),
     "retryable": N_("The last attempt failed for a reason that may pass; Relevo tries again."),
-    "sent": N_("The push service took it; Relevo asks for its receipt later."),
-    "ok": N_("Apple's or Google's service took it: the phone shows it as soon as it is on."),
-    "unconfirmed": N_("The push service took it but returned no receipt; most likely it arrived."),
+    "sent": N_("The push service accepted it; Relevo asks for its receipt later."),
+    "ok": N_("Apple's or Google's service accepted it: the phone shows it as soon as it is on."),
+    "unconfirmed": N_("The push service accepted it but returned no receipt; most likely it arrived."),
     "invalid": N_("The app is gone from this phone, or its push token is wrong: nothing is sent to that token."),
     "failed": N_("It failed for good, and is a dead letter until somebody sends it again."),
     "expired": N_("Its deadline passed before it could be sent."),
@@ -85,8 +85,8 @@ REPLIES = {
     "answered": N_("the push service answered"),
     "held_back": N_("the request was not begun"),
     "not_sent": N_("there was no connection"),
-    "not_taken": N_("not taken, unlike other pushes of the same request"),
-    "unclear": N_("no clear answer came, so it is not known what was taken"),
+    "not_taken": N_("not accepted, unlike other pushes of the same request"),
+    "unclear": N_("no clear answer came, so it is unknown which pushes were accepted"),
     "throttled": N_("the push service asked Relevo to slow down"),
     "unauthorised": N_("the push service did not accept the project's credentials"),
     "too_many": N_("the push service allows fewer at once"),
@@ -231,10 +231,10 @@ def is_unsent(code: str | None) -> bool:
 
 
 def taken_by(provider: str) -> str:
-    """Return who took it, where that is the end: a server, or a push service that gives no receipts."""
+    """Return who accepted it, where that is the end: a server, or a push service that gives no receipts."""
     if provider in NATIVE:
-        return _("Taken by %(provider)s; %(provider)s gives no receipts.", provider=LABELS[provider])
-    return _("Your server took it.") if provider in SERVERS else ""
+        return _("Accepted by %(provider)s; %(provider)s gives no receipts.", provider=LABELS[provider])
+    return _("Your server accepted it.") if provider in SERVERS else ""
 
 
 def split_provider(project: str) -> str:

@@ -160,7 +160,7 @@ def _finished(event: Row) -> str:
 def _request(row: Row) -> str:
     became = (row["outcome"] or "answered").replace("_", " ") if row["answered_at"] else "no answer yet"
     if is_taken(row):
-        became += f", {row['taken']} taken, {row['refused']} not" if row["refused"] else ", all taken"
+        became += f", {row['taken']} accepted, {row['refused']} not" if row["refused"] else ", all accepted"
     said = f" ({row['said_code']})" if row["said_code"] else ""
     provider = SendingProject.parse(row["project"]).provider
     by = f" by {LABELS[provider]}" if provider in NATIVE else ""
@@ -208,7 +208,7 @@ _WORDS: dict[str, tuple[str | Word, Word | None]] = {
     "fanout_finished": ("fan-out finished", _finished),
     "request": ("request sent", _request),
     "more_requests": ("more requests", lambda _: "the dashboard's page of this event lists them all"),
-    "first_sent": (lambda event: "your server took it" if event["event_type"] == NEWS else "first push sent", None),
+    "first_sent": (lambda event: "your server accepted it" if event["event_type"] == NEWS else "first push sent", None),
     "receipts_failed": (
         "receipt refused",
         lambda sample: _several(
@@ -243,7 +243,7 @@ _WORDS: dict[str, tuple[str | Word, Word | None]] = {
     "swept": ("open deliveries ended", None),
     "last_ended": (
         "last delivery ended",
-        lambda row: _ended(row["counts"], "taken by your server" if row["event_type"] == NEWS else "ok"),
+        lambda row: _ended(row["counts"], "accepted by your server" if row["event_type"] == NEWS else "ok"),
     ),
     "last_attempt": ("last attempt so far", lambda row: f"one of its pushes was tried {row['most_attempts']} times"),
     "deadline": ("deadline", None),

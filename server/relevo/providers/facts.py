@@ -24,7 +24,7 @@ class Code(NamedTuple):
     """An error code of a push service: its words, and its row in the guide's page on states and errors."""
 
     means: str = ""
-    """Its meaning, for pages and commands; dashboard.po has its Spanish. Empty if another table has it."""
+    """The code's meaning, for pages and commands; dashboard.po has its Spanish. Empty if another table has it."""
     does: str = ""
     """Relevo's reaction, in Markdown; a code without it has no row."""
     mend: str = "nothing"
@@ -40,7 +40,7 @@ class ProviderFacts:
     """Limits and abilities of a push service; a project's settings may override rate, connections and chunk size."""
 
     label: str
-    """Its name for people."""
+    """The service's name for people."""
     rate_per_s: int = 0
     """How many pushes one project may send; 0: there is no limit."""
     ramp_s: int = 0
@@ -65,7 +65,7 @@ class Token(NamedTuple):
     beside: str
     """The fields that a phone registers beside it, in Markdown."""
     form: str = ""
-    """Its form, as a regular expression; empty if the check takes more."""
+    """The token's form, as a regular expression; empty if the check needs more."""
     complaint: str = ""
     """The refusal of a token of another form; `relevo.token_complaint` has the same in SQL."""
 
@@ -86,7 +86,7 @@ class Service(NamedTuple):
     """By field of an event, what it is on each of `platforms`: "" nothing, "=" the same, "~…" changed, else its name
     there. A field that is not in it reaches none of its phones."""
     codes: Mapping[str, Code] = {}
-    """Its error codes."""
+    """The service's error codes."""
 
     @property
     def label(self) -> str:

@@ -1,4 +1,4 @@
-"""What may be said of a cycle that does not run: the form of FACTS in each cycle's file, and of what waits for it."""
+"""Facts of a cycle that need no run: the form of FACTS in each cycle's file, and of the cycle's waiting work."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class CycleFacts:
 
     name: str
     does: str
-    """What it does, in a sentence for the guide."""
+    """The cycle's task, in a sentence for the guide."""
     counts: Mapping[str, str]
-    """What its runs count: each name in `worker_runs.counts`, with its meaning for the guide."""
+    """The counts of its runs: each name in `worker_runs.counts`, with its meaning for the guide."""
     after: str = ""
     """The cycle whose results it works on: a tick runs it later, and lists show it later."""
     singleton: bool = False

@@ -248,7 +248,7 @@ class Heartbeat:
                     announcement(connection)
         except BUSY as error:
             if not self._unannounced:
-                _log.warning("worker_not_announced", detail=normalise_error(error))
+                _log.warning("worker_not_registered", detail=normalise_error(error))
             self._unannounced = True
         else:
             self._unannounced = False

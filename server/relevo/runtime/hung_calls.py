@@ -104,7 +104,7 @@ class HungCalls:
         with self._guard:
             self._calls.discard(call)
         if call.reported:
-            _log.info("hung_call_came_back", what=call.what, project=call.project, seconds=call.seconds)
+            _log.info("hung_call_returned", what=call.what, project=call.project, seconds=call.seconds)
 
 
 def _report(call: HungCall) -> str:

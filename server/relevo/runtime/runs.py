@@ -158,7 +158,7 @@ class Run:
     troubles: Troubles = field(default_factory=Troubles)
     """The failures on single things that this process met, and leaves alone for now."""
     left_alone: list[str] = field(default_factory=list)
-    """Its own failures, in sentences for its row."""
+    """The run's own failures, in sentences for its row."""
     idle_wait: IdleWait | None = None
     """How it waits for more once its work is done; None: it ends then."""
 

@@ -138,4 +138,4 @@ class Troubles:
         try:
             self.database.execute(_SQL[statement], parameters, "bound_unflushed")
         except (DatabaseUnavailableError, psycopg.Error) as failed:
-            _log.warning("trouble_not_told", error=normalise_error(failed, 200))
+            _log.warning("trouble_not_recorded", error=normalise_error(failed, 200))

@@ -144,7 +144,7 @@ class Worker:
             self._describe(connection)
         row = connection.execute(_SQL["beat_worker"], said).fetchone()
         if row and row[0]:
-            _log.warning("worker_was_given_up", worker_id=self.worker_id)
+            _log.warning("worker_was_declared_lost", worker_id=self.worker_id)
 
     def note_wakeups(self, wakeups: Literal["listening", "polling"]) -> None:
         """Write whether wake-ups are heard."""

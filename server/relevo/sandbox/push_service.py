@@ -77,7 +77,7 @@ class PushService(ABC):
 
     name: str
     addresses: tuple[str, ...]
-    """Its addresses in the sandbox, by name: each has a port of its own."""
+    """The service's addresses in the sandbox, by name: each has its own port."""
     answers: Mapping[str, HttpResponse]
     """By code what the service answers, for each code that may be asked for as a fault."""
     app_word = ""

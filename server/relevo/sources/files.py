@@ -76,7 +76,7 @@ class DropFolder:
 
         waiting = heapq.nsmallest(MOST_AT_ONCE, not_handled())
         if passed is not None and behind > int(cursor.get("passed_count", 0)):
-            _log.info("folder_walked_again", folder=str(self._folder), why="files appeared behind what was handled")
+            _log.info("folder_scanned_again", folder=str(self._folder), why="files appeared behind what was handled")
             return self.look({"files": known}, is_handled)
         files = {name: entry for name, entry in known.items() if name in seen}
         return Look(files, waiting, seen, passed, behind, more=len(waiting) == MOST_AT_ONCE)

@@ -59,7 +59,7 @@ def test_one_delivery(served: Served, conn: Connection, person: Person) -> None:
     )
     mark_sent(conn, [push], ticket="ticket-7")
     said = text_of(person, f"/dashboard/deliveries/{push}")
-    assert "The push service took it: ticket ticket-7." in said
+    assert "The push service accepted it: ticket ticket-7." in said
     assert "It waits for its receipt; Relevo asks for it in 15 min" in said
     assert person.get("/dashboard/deliveries/99999").status_code == 404
 
@@ -170,7 +170,7 @@ def test_each_try_of_one_delivery(served: Served, conn: Connection, person: Pers
     said = text_of(person, own)
     for words in (
         "Try 1. Worker ",
-        "not known what was taken. The push service failed: it answered 500. (HTTP_500: oops)",
+        "unknown which pushes were accepted. The push service failed: it answered 500. (HTTP_500: oops)",
         "The connection broke before the complete answer came. (ConnectionBroken",
         "the push service answered. The message is too long: the limit is 4,096 bytes. (MessageTooBig)",
         "The delivery failed for good and became a dead letter.",
@@ -182,8 +182,8 @@ def test_each_try_of_one_delivery(served: Served, conn: Connection, person: Pers
     )
     assert "<script>document" not in person.get(own).text
     both = text_of(person, f"/dashboard/events/{number}")
-    assert "not known what was taken. The push service failed: it answered 500. " in both
-    assert "not known what was taken. The connection broke before the complete answer came" in both
+    assert "unknown which pushes were accepted. The push service failed: it answered 500. " in both
+    assert "unknown which pushes were accepted. The connection broke before the complete answer came" in both
     spanish = person.get(own, headers={"accept-language": "es"}).text
     assert "Intento 1." in spanish
     assert "respondió 500" in spanish

@@ -47,7 +47,7 @@ def test_the_saga_of_an_event(served: Served, conn: Connection, person: Person) 
         "The app or an operator enqueued it.",
         "Fan-out finished: 2 phones (of 1 owner), 2 deliveries.",
         "with 1 of its pushes.",
-        "After 2.0 s: the push service answered: not taken.",
+        "After 2.0 s: the push service answered: not accepted.",
         "The message is too long: the limit is 4,096 bytes.",
         "1 delivery of project default: sending is paused (a drill).",
     ):
@@ -96,8 +96,8 @@ def test_an_event_is_told_request_by_request(
         assert said.count("with 2 of its pushes") == 19, known
         assert said.count("with 4 of its pushes") == 1, known
         assert "there was no connection." in said, known
-        assert "the push service answered: 3 taken, 1 not." in said, known
-        assert said.count("the push service answered: all 2 taken.") == 18, known
+        assert "the push service answered: 3 accepted, 1 not." in said, known
+        assert said.count("the push service answered: all 2 accepted.") == 18, known
         assert "and 3 more requests" in said, known
         more = re.search(r'href="([^"#]+requests=[^"#]+)', page)
         assert more is not None, known
@@ -131,7 +131,7 @@ def test_what_was_said_of_a_request_stays_true(
     note_attempts(conn, mine)
     failed = "update relevo.notification_deliveries set status = 'retryable', attempt_count = 1 where id = any (%s)"
     for _ in ("the receipts are awaited", "two of them said that it did not arrive"):
-        assert says("answered: 3 taken, 1 not.")
+        assert says("answered: 3 accepted, 1 not.")
         conn.execute(failed, [mine[:2]])
     answer_request(conn, mine[:2], "answered")
     answer_request(conn, mine[3:], "unclear")
@@ -139,10 +139,10 @@ def test_what_was_said_of_a_request_stays_true(
     assert says(
         "with 4 of its pushes. After 2.0 s: the push service answered. ",
         "with 2 of its pushes. After 2.0 s: the push service answered. ",
-        "After 2.0 s: no clear answer came, so it is not known what was taken. ",
+        "After 2.0 s: no clear answer came, so it is unknown which pushes were accepted. ",
     )
     mark_sent(conn, mine[:2])
-    assert says("answered: all 2 taken.")
+    assert says("answered: all 2 accepted.")
 
 
 def test_a_request_is_told_alike_after_a_retry(served: Served, conn: Connection, person: Person) -> None:
@@ -156,15 +156,15 @@ def test_a_request_is_told_alike_after_a_retry(served: Served, conn: Connection,
     row = {"n": 1, "became": "retryable", "code": "MessageRateExceeded", "said": None}
     for each in mine[4:]:
         conn.execute(FAILED, row | {"id": each, "by": "dispatch"})
-    assert "answered: 4 taken, 2 not." in text_of(person, page)
+    assert "answered: 4 accepted, 2 not." in text_of(person, page)
     conn.execute(FAILED, row | {"id": mine[0], "by": "receipt"})
     again = [mine[0], *mine[4:]]
     answer_request(conn, again, "answered")
     mark_sent(conn, again)
     note_attempts(conn, again)
     said = text_of(person, page)
-    assert "answered: 4 taken, 2 not." in said
-    assert "answered: all 3 taken." in said
+    assert "answered: 4 accepted, 2 not." in said
+    assert "answered: all 3 accepted." in said
 
 
 def test_an_event_behind_an_open_breaker(served: Served, conn: Connection, person: Person) -> None:
@@ -252,7 +252,7 @@ def test_an_event_of_one_push_in_good_grammar(served: Served, conn: Connection, 
     said = text_of(person, page)
     assert "All pushes are sent; 1 of 1 waits for confirmation." in said
     assert "1 delivery waits for its receipt." in said
-    assert "the push service answered: taken." in said
+    assert "the push service answered: accepted." in said
     assert "The first push was handed" not in said
     assert "Attempts 1 counted attempt, in 2 requests" in text_of(person, own)
     failed = {"provider_receipt_id": "t", "last_error_code": "MessageRateExceeded", "attempt_count": 2}
@@ -266,7 +266,7 @@ def test_an_event_of_one_push_in_good_grammar(served: Served, conn: Connection, 
     assert "Its last delivery ended. One of its pushes was tried 2 times." in said
     assert "so far" not in said
     assert "A receipt says" not in said
-    assert "The receipt came: Apple or Google took the push." in text_of(person, own)
+    assert "The receipt came: Apple or Google accepted the push." in text_of(person, own)
 
 
 def test_requests_are_found_behind_those_of_others(
@@ -355,7 +355,7 @@ def test_what_was_opened_and_what_took_anothers_place(person: Person, conn: Conn
     assert opens.report_opened(conn, phones[0], ids[phones[0]], action="reply") == "noted"
     inboxes.mark_inbox_before(conn, owner="ana")
     said = text_of(person, f"/dashboard/events/{opened}")
-    assert "taken by a push service 2 opened, as phones reported 1 (50 %) read in the inbox 1 (50 %)" in said
+    assert "accepted by a push service 2 opened, as phones reported 1 (50 %) read in the inbox 1 (50 %)" in said
     assert "A phone reported that its push was opened: the first of the event." in said
     assert "Collapse key order-7" in said
     assert "The phone reported that it was opened by the button reply." in text_of(

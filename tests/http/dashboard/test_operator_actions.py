@@ -419,7 +419,7 @@ def test_a_test_push_tells_what_became_of_it(
     conn.execute("update relevo.awaited_receipts set look_at = now() - interval '1 hour'")
     run(served, "receipt")
     page = person.get(follow).text
-    assert "Taken by 1 of 3 phones" in page
+    assert "Accepted for 1 of 3 phones" in page
     assert "The app is gone from this phone" in page
     assert "data-live" not in page
     assert entries(served, "send_test")[-1]["target"] == {"phones": 3}

@@ -90,7 +90,7 @@ def test_a_test_push_is_followed_live(
     run(served, "dispatch")
     conn.execute("update relevo.awaited_receipts set look_at = now() - interval '1 hour'")
     run(served, "receipt")
-    page.wait_for_selector("h1:has-text('Taken by 1 of 1 phone.')")
+    page.wait_for_selector("h1:has-text('Accepted for 1 of 1 phone.')")
     assert sticks_out(page) == []
     page.context.close()
 

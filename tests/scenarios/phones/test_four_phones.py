@@ -129,18 +129,18 @@ def test_each_phone_gets_it_once_in_its_own_way(worker, person, command) -> None
     assert [row["ids"] for row in awaited] == [[rows["expo"]["id"]]]
     for kind, label in LABELS.items():
         path = f"/dashboard/deliveries/{rows[kind]['id']}"
-        assert says(person, path, "en").count(f"Taken by {label}; {label} gives no receipts.") == 1
+        assert says(person, path, "en").count(f"Accepted by {label}; {label} gives no receipts.") == 1
         assert f"Aceptado por {label}; {label} no entrega recibos." in says(person, path, "es")
-        assert f"Taken by {label}; {label} gives no receipts." in command("delivery", str(rows[kind]["id"])).out
+        assert f"Accepted by {label}; {label} gives no receipts." in command("delivery", str(rows[kind]["id"])).out
         path = f"/dashboard/installations/{phones[kind]}?event={event}"
-        assert f"Taken by {label}; {label} gives no receipts." in says(person, path, "en")
+        assert f"Accepted by {label}; {label} gives no receipts." in says(person, path, "en")
         told = verbs.explain(worker.conn, event, phones[kind])
         assert (told.gets_it, told.rule, told.raw["delivery"]["provider"]) == (True, "owner", rows[kind]["provider"])
     story = events.story(worker.app.database, event)
     assert story is not None
     sent = [each.detail for each in story.moments if each.code == "request"]
     assert sorted(sent) == sorted(
-        ["1 push: answered, all taken", *(f"1 push by {label}: answered, all taken" for label in LABELS.values())]
+        ["1 push: answered, all accepted", *(f"1 push by {label}: answered, all accepted" for label in LABELS.values())]
     )
     page, other = (says(person, f"/dashboard/events/{event}", language) for language in ("en", "es"))
     for label in LABELS.values():

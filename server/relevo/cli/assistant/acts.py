@@ -29,7 +29,7 @@ Project = Annotated[str, Field(min_length=1, max_length=250, description="The pr
 
 
 class Answer(BaseModel):
-    """What the person answers."""
+    """The person's answer."""
 
     confirm: bool = Field(description="Do it")
 
@@ -113,7 +113,7 @@ class Acts:
                 return _question(ctx, f"Release project {clipped(project, 250)}: probe its breaker, lift its brakes?")
 
         def release_project(project: Project, confirmed: Annotated[Confirmed, Resolve(ask)]) -> Any:
-            """Let a stopped project send again: its breaker is probed, and its brakes are off."""
+            """Release a stopped project: probe its breaker, and lift its brakes."""
             with self._confirmed(confirmed):
                 return {"released": actions.release_project(self.database, project)}
 

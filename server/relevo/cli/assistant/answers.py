@@ -1,4 +1,4 @@
-"""What an assistant is told: each answer is found as the dashboard's page finds it, in the same words."""
+"""Answers for assistants: each is read as the dashboard's page reads it, in the same words."""
 
 from __future__ import annotations
 

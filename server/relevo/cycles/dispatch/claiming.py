@@ -32,7 +32,7 @@ _MOST_PENDING = 3  # each keeps a connection of the pool, which senders need for
 
 @dataclass(frozen=True)
 class Claimed:
-    """What a lane may send now, and what was claimed of it and is on its way."""
+    """A lane's allowance, and its claims that are being sent."""
 
     allowance: Allowance
     sender: ClaimSender | None = None
@@ -61,7 +61,7 @@ class PendingClaim:
     """Whether it should be made within a moment, for which others wait."""
     result: Future[Claimed] = field(default_factory=Future)
     thread: Future[None] = field(default_factory=Future)
-    """Its thread, which also delivers what it claimed, or gives back what it reserved in vain."""
+    """The claim's thread, which also sends the claim, or returns an unused reservation."""
 
 
 @dataclass

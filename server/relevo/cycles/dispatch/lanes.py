@@ -64,7 +64,7 @@ class Lanes:
         return True
 
     def forget_read(self) -> None:
-        """Have the next refresh read what is due, whenever that was done last."""
+        """Make the next refresh read the due lanes, however recent the last read is."""
         self.read_at = -_NEVER
 
     def _refresh_at(self) -> float:
@@ -129,7 +129,7 @@ class Lanes:
             self.services.projects.lanes.rest(project, lane, rest_s)
 
     def wait_for_allowance(self, lane: DueLane, allowance: Allowance) -> None:
-        """Let a lane wait for as long as what stands in its way will stand."""
+        """Make a lane wait until the obstacle in its way ends."""
         wait_s = max(allowance.grant.wait_s, _LEAST_WAIT_S)
         for each in BOTH if allowance.grant.why in ("breaker", "rest") else (lane.lane,):
             self.wait((lane.project, each), wait_s)

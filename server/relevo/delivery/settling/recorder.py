@@ -216,7 +216,7 @@ class Recorder:
         try:
             self.context.services.claims.keep_tickets(self._claim, answers, self.context.now)
         except (DatabaseUnavailableError, psycopg.Error) as met:
-            _log.error("tickets_not_kept", claim=str(self._claim.token), error=normalise_error(met))
+            _log.error("tickets_not_stored", claim=str(self._claim.token), error=normalise_error(met))
             return False
         return True
 

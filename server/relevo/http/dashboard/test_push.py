@@ -136,15 +136,15 @@ async def trial(request: Request, event_id: Annotated[int, Path(ge=1, le=2**63 -
 
 
 def _verdict(seen: Trial) -> tuple[str, str]:
-    """Return a sentence on how many phones took it, and its colour."""
+    """Return a sentence on for how many phones it was accepted, and its colour."""
     phones, taken = ngettext("%(n)s phone", "%(n)s phones", len(seen.answers)), seen.count("ok", "unconfirmed")
     if not seen.is_over:
         if sent := seen.count(*_GOOD):
             return _("Sent to %(n)s of %(phones)s; waiting for receipts.", n=number(sent), phones=phones), ""
         return _under_way(seen, phones), ""
     if taken:
-        return _("Taken by %(n)s of %(phones)s.", n=number(taken), phones=phones), "good"
-    return _("Taken by none of %(phones)s.", phones=phones), "bad"
+        return _("Accepted for %(n)s of %(phones)s.", n=number(taken), phones=phones), "good"
+    return _("Accepted for none of %(phones)s.", phones=phones), "bad"
 
 
 def _under_way(seen: Trial, phones: str) -> str:

@@ -27,11 +27,11 @@ def of_trouble(row: Row) -> Problem:
     """Name a thing that is left alone after an error; the rest goes on."""
     return Problem(
         "left_alone",
-        "failing while everything else continues: {what} ({why}; {n} times since {since}); "
-        "correct the cause, Relevo tries again at {at}",
+        "{what} has failed {times} since {since} (everything else continues): {why}; "
+        "correct the cause; Relevo tries again at {at}",
         what=_left_alone(row["kind"], row["name"]),
         why=row["error"].removesuffix("."),
-        n=row["failures"],
+        times=times(row["failures"]),
         since=timestamp(row["first_at"]),
         at=timestamp(row["retry_at"]),
     )
@@ -50,9 +50,9 @@ def _left_alone(kind: str, name: str) -> str:
         case "delivery":
             return Phrase("delivery {name}", name=name)
         case "receipts":
-            return Phrase("the receipts of project {name}", name=project_in_words(name))
+            return Phrase("fetching the receipts of project {name}", name=project_in_words(name))
         case _:
-            return Phrase("news for subscription {name}", name=name)
+            return Phrase("sending news for subscription {name}", name=name)
 
 
 def of_queue(seen: Observed, settings: Settings) -> Iterator[Problem]:
@@ -62,7 +62,8 @@ def of_queue(seen: Observed, settings: Settings) -> Iterator[Problem]:
     if seen.oldest_expired_s is not None and seen.oldest_expired_s > limit_s and not left_alone:
         yield Problem(
             "claim_expired",
-            "an expired claim has been waiting for a reaper for {time}; `relevo run-cycle reaper` takes it back",
+            "an expired claim has been waiting for the reaper for {time}; `relevo run-cycle reaper` returns its "
+            "deliveries to the queue",
             time=in_words(seen.oldest_expired_s),
         )
     held = {row["project"] for row in seen.projects if row["breaker"] != "closed"}
@@ -74,7 +75,7 @@ def of_queue(seen: Observed, settings: Settings) -> Iterator[Problem]:
             rest = rests.get(row["project"], seen.now)
             advice = Phrase("`relevo runs --cycle dispatch` shows what dispatch does")
             if rest > seen.now:
-                advice = Phrase("the push service asked for a rest until {at}, then they are sent", at=timestamp(rest))
+                advice = Phrase("the push service asked Relevo to wait until {at}", at=timestamp(rest))
             yield Problem(
                 "deliveries_late",
                 "{deliveries} due, the oldest for {time}; {advice}",
@@ -114,8 +115,8 @@ def of_project(project: Row, now: datetime) -> Iterator[Problem]:
     if project["breaker"] != "closed" and not may_be_restarting:
         yield Problem(
             "project_stopped",
-            "project {project} has sent only probes since {since}, {probe}: {why}; {mend}; "
-            "then {release} probes at once",
+            "project {project} has sent only probes since {since} ({probe}): {why}; {mend}; "
+            "then {release} sends a probe at once",
             project=project_in_words(name),
             key=name,
             since=timestamp(project["breaker_since"]),
@@ -127,8 +128,8 @@ def of_project(project: Row, now: datetime) -> Iterator[Problem]:
     if project["rest_until"] is not None and project["rest_until"] - now > _LONG_REST:
         yield Problem(
             "project_rests",
-            "project {project} sends nothing until {at}, because its push service asked for a rest; "
-            "{release} sends at once",
+            "project {project} sends nothing until {at}, because its push service asked Relevo to wait; "
+            "{release} ends the wait",
             project=project_in_words(name),
             key=name,
             at=timestamp(project["rest_until"]),
@@ -137,8 +138,8 @@ def of_project(project: Row, now: datetime) -> Iterator[Problem]:
     if project["pruning_stopped_at"] is not None:
         yield Problem(
             "tokens_unregistered",
-            "project {project} has met so many unregistered tokens that Relevo has disabled none since {since}; "
-            "check its push credentials, then {release}",
+            "the push service reports so many tokens of project {project} as unregistered that Relevo has disabled "
+            "none since {since}; check the project's push credentials, then run {release}",
             project=project_in_words(name),
             key=name,
             since=timestamp(project["pruning_stopped_at"]),
@@ -191,10 +192,10 @@ def _mending_native(provider: str, code: str) -> str:
 def _probe(project: Row, now: datetime) -> str:
     """Return that a probe is under way, if a request is, or else when the next one goes."""
     if project["breaker"] == "probing" and project["connections"]:
-        return Phrase("one is on its way")
+        return Phrase("a probe is being sent")
     if project["probe_at"] is not None and project["probe_at"] <= now:
-        return Phrase("the next push that is due is one")
-    return Phrase("the next at {at}", at=timestamp(project["probe_at"]))
+        return Phrase("the next due push is a probe")
+    return Phrase("next probe at {at}", at=timestamp(project["probe_at"]))
 
 
 def of_fanout(seen: Observed) -> Iterator[Problem]:
@@ -204,7 +205,7 @@ def of_fanout(seen: Observed) -> Iterator[Problem]:
     row = seen.failing[0]
     yield Problem(
         "fanout_fails",
-        "the fan-out of {events} fails, of event {id} ({type}) {times}: {error}; Relevo tries again at {at}, and "
+        "the fan-out of {events} fails; event {id} ({type}) failed {times}: {error}; Relevo tries again at {at}; "
         "`relevo cancel {id}` ends the event",
         events=in_numbers(len(seen.failing), "event", "events"),
         id=row["id"],
@@ -220,8 +221,8 @@ def of_words(seen: Observed) -> Iterator[Problem]:
     if seen.unworded:
         yield Problem(
             "texts_not_rendered",
-            "{events} wait for the texts of their type, which no worker can render; install relevo[words] where "
-            "workers run",
+            "fan-out of {events} waits, because no worker can render the saved texts of their type; install "
+            "relevo[words] for the workers, and restart them",
             events=in_numbers(seen.unworded, "event", "events"),
         )
 
@@ -230,11 +231,11 @@ def of_runaway(row: Row) -> Problem:
     """Name what the runaway brake holds."""
     return Problem(
         "runaway_held",
-        "{events} held as a runaway: {reason}; `{remedy}` sends {them}, and with --drop ends {them}",
+        "the runaway brake holds {events}: {reason}; run `{remedy}` to send {them}, or add --drop to discard {them}",
         events=in_numbers(
             row["events"],
-            "event of {type} from {origin} is",
-            "events of {type} from {origin} are",
+            "event of {type} from {origin}",
+            "events of {type} from {origin}",
             type=row["event_type"],
             origin=row["origin"],
         ),
@@ -249,9 +250,9 @@ def of_news(row: Row, now: datetime) -> Iterator[Problem]:
     if row["dropped_at"] is not None and now - row["dropped_at"] < _DROPPED_LATELY:
         yield Problem(
             "news_dropped",
-            "{news} dropped unread for subscription {name}{paused}; have your app read them, "
+            "Relevo dropped {news} of subscription {name}{paused}; make your app read its news, "
             "or raise NEWS_BACKLOG_LIMIT",
-            news=in_numbers(row["dropped"], "news was", "news were"),
+            news=in_numbers(row["dropped"], "unread news item", "unread news items"),
             name=row["name"],
             paused=Phrase(", which is paused") if row["paused_at"] is not None else "",
         )
@@ -284,11 +285,11 @@ def _of_consumer(row: Row) -> Iterator[Problem]:
     if (row["oldest_s"] or 0.0) > limit_s:
         yield Problem(
             "news_not_taken",
-            "your server behind the webhook {webhook} accepts no news of subscription {name}{why}; {news} on their "
-            "way, the oldest for {time}, and more wait behind them; pushes are not delayed: check your server",
+            "your server at the webhook {webhook} accepts no news of subscription {name}{why}; Relevo is retrying "
+            "{news}, the oldest for {time}, and further news wait; pushes are not delayed: check your server",
             webhook=row["webhook"],
             name=row["name"],
             why=f": {row['breaker_reason'].removesuffix('.')}" if row["breaker_reason"] else "",
-            news=in_numbers(row["on_their_way"], "news is", "news are"),
+            news=in_numbers(row["on_their_way"], "news item", "news items"),
             time=in_words(row["oldest_s"] or 0.0),
         )

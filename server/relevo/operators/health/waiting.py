@@ -63,7 +63,7 @@ def _why_not_fanned_out(event: Row, paused: Mapping[str, str]) -> Wait:
         return Wait("fanout_paused", sentence)
     if event["fanout_failures"]:
         sentence = Phrase(
-            "its fan-out failed {times}: {error}; it is tried again at {at}",
+            "its fan-out failed {times}: {error}; Relevo tries again at {at}",
             times=times(event["fanout_failures"]),
             error=event["fanout_error"],
             at=timestamp(event["fanout_retry_at"]),
@@ -81,13 +81,13 @@ def _why(row: Row, paused: Mapping[str, str], now: datetime) -> Wait:
     if row["breaker"] not in (None, "closed"):
         return _breaker(row, now)
     if row["rest_until"] is not None and row["rest_until"] > now:
-        sentence = Phrase("the push service asked for a rest until {at}", at=timestamp(row["rest_until"]))
+        sentence = Phrase("the push service asked Relevo to wait until {at}", at=timestamp(row["rest_until"]))
         return Wait("rest", sentence, row["rest_until"])
     if row["next_attempt_at"] is not None and row["next_attempt_at"] > now:
         return Wait("quiet_hours" if row["is_quiet"] else "retry", _until(row), row["next_attempt_at"])
     if row["claimed"]:
         return Wait("sending", Phrase("being sent"))
-    return Wait("rate", Phrase("due, and sent as the project's rate allows"))
+    return Wait("rate", Phrase("due; waiting for the project's rate limit"))
 
 
 def _breaker(row: Row, now: datetime) -> Wait:
@@ -95,7 +95,7 @@ def _breaker(row: Row, now: datetime) -> Wait:
         sentence = Phrase("the breaker is open ({reason}), the next push is a probe", reason=row["breaker_reason"])
         return Wait("breaker", sentence)
     sentence = Phrase(
-        "the breaker is open ({reason}), the next probe comes at {at}",
+        "the breaker is open ({reason}), next probe at {at}",
         reason=row["breaker_reason"],
         at=timestamp(row["probe_at"]),
     )
@@ -107,12 +107,12 @@ def _until(row: Row) -> str:
     if row["is_quiet"]:
         zone = row["quiet_zone"] or "UTC"
         return Phrase("their phones have quiet hours, the first until {at} ({zone})", at=at, zone=zone)
-    return Phrase("tried again from {at} on", at=at)
+    return Phrase("to be retried from {at} on", at=at)
 
 
 def _runaway(event: Row) -> Wait:
     sentence = Phrase(
-        "held by the runaway brake; `{remedy}` sends what it holds of this type",
+        "held by the runaway brake; `{remedy}` sends all held events of this type",
         remedy=release_command(event["event_type"]),
     )
     return Wait("held", sentence)

@@ -9,7 +9,7 @@ from typing import Any
 from relevo.core.known_services import LABELS
 from relevo.core.phrases import Phrase
 from relevo.core.sending_project import project_in_words
-from relevo.operators.formats import in_words, timestamp
+from relevo.operators.formats import in_numbers, in_words, timestamp
 from relevo.operators.health.problem import SLACK_S, USUAL, Observed, Problem, Row
 from relevo.runtime.cycle_facts import Backlog, CycleFacts
 from relevo.runtime.disks import LOG
@@ -26,7 +26,7 @@ _FAILED_IN_A_ROW = 2
 _UNKNOWN_INTERVAL_MS = 3_600_000  # of a cycle that nobody described since 0.3
 MOST_SKEW_S = 60.0
 """Beyond this a machine's clock is wrong; push services bear some minutes."""
-_START = Phrase("start `relevo run`, or let cron call `relevo tick`")
+_START = Phrase("start `relevo run`, or schedule `relevo tick` with cron")
 
 
 def worker_state(worker: Mapping[str, Any]) -> str:
@@ -97,13 +97,13 @@ def of_workers(seen: Observed) -> Iterator[Problem]:
             where = Phrase(" (project {project})", project=hung["project"]) if hung["project"] else ""
             yield Problem(
                 "call_hung",
-                "worker {worker}: {what}{where} has hung since {since} (calls given up: {calls}); "
-                "correct its code, and restart the worker",
+                "worker {worker}: {what}{where} has not returned since {since} ({calls}); "
+                "set a timeout in its code, and restart the worker",
                 worker=worker["worker_id"],
                 what=hung["what"],
                 where=where,
                 since=timestamp(datetime.fromisoformat(hung["since"])),
-                calls=hung["calls"],
+                calls=in_numbers(hung["calls"], "call given up", "calls given up"),
             )
         if worker["state"] == "alive" and (problem := (worker.get("http") or {}).get("problem")):
             yield Problem("http_not_served", "worker {worker}: {problem}", worker=worker["worker_id"], problem=problem)
@@ -173,7 +173,8 @@ def of_credentials(seen: Observed) -> Iterator[Problem]:
     for what in dict.fromkeys(each for worker in alive for each in worker.get("unusable") or ()):
         yield Problem(
             "credential_unusable",
-            "{what}; credentials that were read before stay in force; correct it, then check it by `relevo doctor`",
+            "{what}; Relevo keeps using the last valid credential; correct the entry, "
+            "then check it with `relevo doctor`",
             what=what,
         )
 

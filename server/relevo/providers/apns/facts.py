@@ -66,7 +66,7 @@ CODES = {
     "ServiceUnavailable": OUTAGE,
     "Shutdown": OUTAGE,
     "TopicDisallowed": Code("The key may not send to this app: check the topic."),
-    "IdleTimeout": Code("The push service closed the connection before it took the push; nothing was sent."),
+    "IdleTimeout": Code("The push service closed the connection before it accepted the push; nothing was sent."),
     **CONNECTION_CODES,
 }
 TOKEN = Token(

@@ -48,7 +48,7 @@ FIELDS = {
     "push._displayInForeground": ("=", "="),
 }
 """By field of an event, what it is on each platform; `Service.fields` says how to read it."""
-_IN_DOUBT = "tries again, or `unknown` at most once: nobody knows what was taken"
+_IN_DOUBT = "tries again, or `unknown` at most once: the push service may have accepted the push"
 _APP_KEYS = Code(
     WRONG_CREDENTIALS,
     "tries again; opens the breaker if [several owners](promises.md#one-phones-trouble-is-its-own) met it",
@@ -57,8 +57,8 @@ _APP_KEYS = Code(
 CODES = {
     "DeviceNotRegistered": Code(
         APP_GONE,
-        "`invalid`, disables the token; `failed` while [too many](runbook.md#too-many-unregistered-tokens) are said to "
-        "be gone",
+        "`invalid`, disables the token; `failed` while [too many](runbook.md#too-many-unregistered-tokens) are "
+        "reported as gone",
         "nothing; then check the credentials",
     ),
     "MessageTooBig": Code(
@@ -79,8 +79,8 @@ CODES = {
     "TOO_MANY_REQUESTS": Code(SLOWER, "halves the rate, waits", aside=", or HTTP 429"),
     "PUSH_TOO_MANY_EXPERIENCE_IDS": Code(
         "One request held phones of several projects; Relevo now sends to each project by its own request.",
-        "sorts the phones by their projects, sends again; remembers the project of a phone if no [wall]"
-        "(security-and-privacy.md#projects) is between, else sends by the project that the phone is registered in",
+        "sorts the phones by their projects, sends again; moves a phone to its project if the [rules of projects]"
+        "(security-and-privacy.md#projects) allow that, else sends by the project that the phone is registered in",
         "give each installation its `project`",
     ),
     "SERVICE_UNAVAILABLE": Code("The push service is unavailable (503).", _IN_DOUBT),
@@ -100,7 +100,7 @@ CODES = {
         "tries again, keeps the raw answer",
         "report it",
     ),
-    "TicketWithoutId": Code("The push service took the push without returning a ticket."),
+    "TicketWithoutId": Code("The push service accepted the push without returning a ticket."),
     "PUSH_TOO_MANY_NOTIFICATIONS": Code("The push service allows fewer pushes in one request."),
     "PUSH_TOO_MANY_RECEIPTS": Code("The push service allows fewer receipts in one request."),
     "VALIDATION_ERROR": Code("The push service did not understand the request."),

@@ -314,8 +314,8 @@ def _judge(answer: ExpoResponse, trouble: Exception, messages: Sequence[Message]
 def _kind(status: int, code: str | None) -> ReplyKind:
     if status >= http.client.INTERNAL_SERVER_ERROR:
         return "unclear"
-    # Redirects are not followed. What redirects is not Expo's API but something in front of it, so nothing was
-    # accepted; and "rejected" would blame, and end, every message for a wrong address.
+    # Redirects are not followed: a proxy in front of Expo's API redirects, not the API, so nothing was accepted;
+    # and "rejected" would blame, and end, every message for a wrong address.
     if http.client.MULTIPLE_CHOICES <= status < http.client.BAD_REQUEST:
         return "not_sent"
     known = _BY_STATUS.get(status) or _BY_CODE.get(code or "")

@@ -12,15 +12,17 @@ OTHER_APP = Code(
 )
 CREDENTIALS = Code(
     WRONG_CREDENTIALS,
-    "the breaker of that part opens; the others go on",
+    "the breaker of that part opens; the other parts continue",
     "renew the credentials in `PUSH_PROJECTS_FILE`",
 )
-THROTTLED = Code(SLOWER, "waits as it was told to: the project, or the phone alone")
+THROTTLED = Code(SLOWER, "waits as the answer asks: the project, or only the phone")
 TOO_LARGE = Code("The message is too long for its push service.", "`failed`", "send less")
-OUTAGE = Code(OWN_PROBLEM, "tries again, or `unknown` at most once: nobody knows what was taken", is_outage=True)
+OUTAGE = Code(
+    OWN_PROBLEM, "tries again, or `unknown` at most once: the push service may have accepted the push", is_outage=True
+)
 _NOT_TAKEN = Code(
-    "The push service closed the connection before it took the push; nothing was sent.",
-    "sends it again: it was not taken, and no attempt is spent",
+    "The push service closed the connection before it accepted the push; nothing was sent.",
+    "sends it again: the service did not accept it, and no attempt is spent",
     is_outage=True,
 )
 
@@ -29,7 +31,7 @@ CODES = {
     "RefusedStream": _NOT_TAKEN,
     "NotBegun": Code(
         "Too little of the request's time was left to begin the push; nothing was sent.",
-        "sends it again within seconds: too little of the request's time was left to begin it, and no attempt is spent",
+        "sends it again within seconds: too little of the request's time was left, and no attempt is spent",
         "raise `PUSH_REQUEST_TIMEOUT_MS` if the service is always slow",
         is_outage=True,
     ),

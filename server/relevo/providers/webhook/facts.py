@@ -13,6 +13,6 @@ CODES = {
         "The webhook, or the browser's push service, leads to a private address.",
         "`failed`: it leads to a private address, which `HTTP_ALLOW_PRIVATE=true` allows, or is not https",
     ),
-    "HTTP_410": Code("The webhook's server accepts no more messages.", "`failed`: the receiver wants no more"),
+    "HTTP_410": Code("The webhook's server accepts no more messages.", "`failed`: it refuses all further messages"),
     "HTTP_": Code(does="tried again; redirects are not followed", aside=" and another status"),
 }

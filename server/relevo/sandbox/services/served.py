@@ -31,7 +31,7 @@ class Served(ABC):
     @property
     @abstractmethod
     def entry(self) -> Mapping[str, Any]:
-        """Its entry in PUSH_PROJECTS_FILE, with files named as they lie in the folder."""
+        """The service's entry in PUSH_PROJECTS_FILE, with file names relative to the folder."""
 
     @property
     def settings(self) -> Mapping[str, str]:

@@ -264,7 +264,7 @@ class ServedApns(Served):
 
     @property
     def entry(self) -> Mapping[str, Any]:
-        """Its entry in PUSH_PROJECTS_FILE."""
+        """The service's entry in PUSH_PROJECTS_FILE."""
         return {"key_file": self._file.name, "key_id": KEY_ID, "team_id": TEAM_ID, "topic": TOPIC}
 
     @property

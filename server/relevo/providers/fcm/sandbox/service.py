@@ -182,7 +182,7 @@ class ServedFcm(Served):
 
     @property
     def entry(self) -> Mapping[str, Any]:
-        """Its entry in PUSH_PROJECTS_FILE."""
+        """The service's entry in PUSH_PROJECTS_FILE."""
         return {"service_account_file": self._file.name}
 
     @property

@@ -167,7 +167,7 @@ class ServedHuawei(Served):
 
     @property
     def entry(self) -> Mapping[str, Any]:
-        """Its entry in PUSH_PROJECTS_FILE."""
+        """The service's entry in PUSH_PROJECTS_FILE."""
         return {
             "app_id": APP_ID,
             "client_secret_file": self._file.name,

@@ -209,7 +209,7 @@ class ServedWebPush(Served):
 
     @property
     def entry(self) -> Mapping[str, Any]:
-        """Its entry in PUSH_PROJECTS_FILE."""
+        """The service's entry in PUSH_PROJECTS_FILE."""
         host = urlsplit(self._address).netloc
         return {"private_key_file": self._file.name, "subject": "mailto:sandbox@example.com", "hosts": [host]}
 
