@@ -282,11 +282,6 @@ class TestCompose:
 class TestUnit:
     """The systemd unit is one."""
 
-    def test_the_page_shows_it(self) -> None:
-        """The guide quotes the file as it is."""
-        page = (DOCS / "deployment.md").read_text(encoding="utf-8")
-        assert f"```ini\n{(DEPLOY / 'relevo.service').read_text(encoding='utf-8')}```" in page
-
     @pytest.mark.needs("systemd-analyze")
     def test_systemd_takes_it(self, tmp_path: Path) -> None:
         """`systemd-analyze verify` finds nothing, once the command is where this machine has it."""
