@@ -71,7 +71,7 @@ def add(connection: Connection, written: str, token: Token, *, days: int | None 
     row = {**vars(token), "secret_hash": _hash(written), "days": days}
     if token.project is not None and connection.execute(_SQL["is_sharing_assumed"], row).fetchone() == (True,):
         raise UsageError(
-            "It is not set whether owners of the same name in two projects are one person.",
+            "Nobody has decided whether owners of the same name in two projects are one person.",
             hint="Run `relevo owner names separate` or `relevo owner names shared`. Until now they are one, and "
             "this token would read what is for owners of other projects.",
         )

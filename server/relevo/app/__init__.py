@@ -84,12 +84,12 @@ def load_parts(settings: Settings) -> Parts:
     except Exception as error:
         raise ConfigError(
             f"RELEVO_APP={settings.relevo_app} could not be loaded: {logs.normalise_error(error)}.",
-            hint="It names a function, as in mine:parts; its module lies in this folder or on PYTHONPATH.",
+            hint="RELEVO_APP names a function, such as mine:parts, of a module in this folder or on PYTHONPATH.",
         ) from error
     if not isinstance(parts, Parts):
         raise ConfigError(
             f"RELEVO_APP={settings.relevo_app} must return relevo.Parts, not {type(parts).__name__}.",
-            hint="As in: return relevo.Parts(sources=[MySource()]).",
+            hint="For example: return relevo.Parts(sources=[MySource()]).",
         )
     return parts
 

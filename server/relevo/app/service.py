@@ -67,7 +67,7 @@ class Signals:
     def _caught(self, number: int, _frame: FrameType | None) -> None:
         name = signal.Signals(number).name
         if self.stop.is_set():
-            _log.warning("worker_ended_at_once", signal=name, hint="what was in flight is taken back by a reaper")
+            _log.warning("worker_ended_at_once", signal=name, hint="a reaper returns its claims to the queue")
             os._exit(128 + number)
         self.name = name
         self.stop.set()
@@ -203,7 +203,7 @@ def _drain(app: App, scheduler: Scheduler, listener: Listener, signals: Signals)
     _say_goodbye(lambda: app.worker.stopping(signals.name))
     drained = scheduler.stop(deadline - time.monotonic())
     if not drained:
-        _log.error("stop_timed_out", hint="what was in flight is taken back by a reaper")
+        _log.error("stop_timed_out", hint="a reaper returns its claims to the queue")
     listener.stop()
     app.heartbeat.stop()
     _say_goodbye(app.worker.stopped)

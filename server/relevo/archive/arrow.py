@@ -101,7 +101,7 @@ def connect(database: Database) -> Iterator[Arrow]:
         except dbapi.Error as error:
             raise DatabaseUnavailableError(
                 f"PostgreSQL did not answer ({normalise_error(error, 200)}).",
-                hint="Is it running, and does DATABASE_DIRECT_URL lead to it?",
+                hint="Check that it runs, and that DATABASE_DIRECT_URL names it.",
             ) from error
         try:
             yield Arrow(connection, watchdog)

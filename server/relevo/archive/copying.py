@@ -74,7 +74,7 @@ def read_relation(connection: Connection, schema: str, name: str) -> Relation:
     if not columns or not keys:
         raise ArchiveMonthError(
             f"{schema}.{name} {'has no primary key' if columns else 'is not there'}.",
-            hint="Somebody changed it by hand; bring it back as it was.",
+            hint="Somebody changed the table by hand: undo the change.",
         )
     group_rows = _FEW_ROWS if name.startswith(_LONG_ROWS) else _MANY_ROWS
     return Relation(schema, name, tuple(columns), tuple(keys), group_rows)

@@ -61,7 +61,7 @@ class IcebergTables:
         assert settings.archive_iceberg_uri is not None
         if not isinstance(store, Warehouse):
             raise ArchiveError(
-                f"{store.name} is a store whose files Iceberg cannot be told of.",
+                f"{store.name} keeps its files where Iceberg cannot read them.",
                 hint="It has no `warehouse`; leave ARCHIVE_ICEBERG_URI unset.",
             )
         self._namespace = settings.archive_iceberg_namespace
@@ -161,7 +161,7 @@ class IcebergTables:
         except Exception as error:
             raise ArchiveError(
                 f"The Iceberg catalog did not take {what}: {normalise_error(error, 300)}.",
-                hint="The archive itself is whole. Once the catalog answers: `relevo archive register`.",
+                hint="The archive itself is complete. Run `relevo archive register` once the catalog answers.",
             ) from error
 
 

@@ -130,7 +130,9 @@ def parse(text: str, key: str) -> Manifest:
         return _parse(document)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         said = _first_fault(error) if isinstance(error, ValidationError) else normalise_error(error, 200)
-        raise ArchiveError(f"{key} is no manifest of a month: {said}.", hint="Is this Relevo's archive?") from error
+        raise ArchiveError(
+            f"{key} is no manifest of a month: {said}.", hint="Check that this is Relevo's archive."
+        ) from error
 
 
 def _first_fault(error: ValidationError) -> str:

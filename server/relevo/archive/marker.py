@@ -30,7 +30,7 @@ def check(run: Run, store: ArchiveStore) -> None:
     elif found != row[0]:
         raise ArchiveError(
             f"{store.name} is not the archive it was before: {KEY} is {'another' if found else 'missing'}.",
-            hint="Is its disk mounted, and the right one? If it was emptied on purpose, set another ARCHIVE_PREFIX.",
+            hint="Check that the right disk is mounted. If you emptied it on purpose, set another ARCHIVE_PREFIX.",
         )
 
 
@@ -52,5 +52,7 @@ def _write(store: ArchiveStore) -> UUID:
         store.put(KEY, path)
     found = _read(store)
     if found is None:
-        raise ArchiveError(f"{KEY} in {store.name} is no marker of an archive.", hint="Remove it, if it is nobody's.")
+        raise ArchiveError(
+            f"{KEY} in {store.name} is no marker of an archive.", hint="Remove the file if it belongs to no archive."
+        )
     return found

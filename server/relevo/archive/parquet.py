@@ -45,8 +45,8 @@ def arrow_type(column: Column) -> pa.DataType:
     if (decimal := _DECIMAL.fullmatch(column.type)) and int(decimal[1]) <= 38:  # noqa: PLR2004 decimal128's digits
         return pa.decimal128(int(decimal[1]), int(decimal[2]))
     raise ArchiveMonthError(
-        f"The archive has no place for column {column.name} of type {column.type}.",
-        hint="Teach relevo/archive/parquet.py the type before such a month is exported.",
+        f"The archive cannot store column {column.name} of type {column.type}.",
+        hint="Add the type to relevo/archive/parquet.py before such a month is exported.",
     )
 
 

@@ -79,7 +79,9 @@ def read_manifest(store: ArchiveStore, entity: str, month: date) -> Manifest:
             ) from error
         record = manifest.parse(path.read_text(encoding="utf-8", errors="replace"), key)
     if (record.entity, record.month) != (entity, month):
-        raise ArchiveError(f"{key} is the manifest of another month.", hint="Somebody moved it; move it back.")
+        raise ArchiveError(
+            f"{key} is the manifest of another month.", hint="Somebody moved the manifest: move it back."
+        )
     return record
 
 
@@ -91,7 +93,7 @@ def _refuse_unlisted(store: ArchiveStore, record: Manifest, keys: Sequence[str] 
     if unlisted:
         raise ArchiveError(
             f"{record.folder} in {store.name} holds what its manifest does not list: {', '.join(unlisted)[:200]}.",
-            hint="Bring the manifest back from a copy of the store if it leaves a part out; else move that elsewhere.",
+            hint="If the manifest is incomplete, restore it from a copy of the store; else move these files elsewhere.",
         )
 
 
@@ -120,7 +122,7 @@ def _fetch_part(store: ArchiveStore, record: Manifest, part: Part, folder: Path)
     if manifest.file_sha256(path) != part.file_sha256:
         raise ArchiveError(
             f"{record.key_of(part)} in {store.name} is not the file its manifest lists.",
-            hint="It was changed or damaged; bring it back from a copy of the store.",
+            hint="The file was changed or damaged: restore it from a copy of the store.",
         )
     return path
 
@@ -173,7 +175,7 @@ def _check_rows(path: Path, record: Manifest, part: Part, before: Any) -> Any:
 def _differs(record: Manifest, part: Part, what: str) -> ArchiveError:
     return ArchiveError(
         f"{record.key_of(part)} has other {what} than its manifest lists.",
-        hint="One of them was changed; bring it back from a copy of the store.",
+        hint="One of them was changed: restore it from a copy of the store.",
     )
 
 
@@ -250,7 +252,7 @@ def _make_table(words: Connection, arrow: Arrow, relation: Relation, *, replace:
     if relation.ask(words, _SQL["find_table"]):
         if not replace:
             raise UsageError(
-                f"{relation.schema}.{relation.name} is there already.", hint="Say --replace to restore it once more."
+                f"{relation.schema}.{relation.name} is there already.", hint="Add --replace to restore it again."
             )
         arrow.execute(relation.ask(words, _SQL["compose_drop"]))
     arrow.execute(relation.ask(words, _SQL["compose_table"]))
@@ -300,7 +302,7 @@ def query(store: ArchiveStore, statement: str, complain: Callable[[ArchiveError]
         try:
             found = duck.sql(statement)
             if found is None:
-                raise UsageError("That statement gives no rows.", hint="Ask with a select.")
+                raise UsageError("That statement returns no rows.", hint="Use a SELECT.")
             return found.to_arrow_table()
         except duckdb.Error as error:
             known: Sequence[str] = sorted(by_entity) or ["nothing was exported yet"]

@@ -138,7 +138,7 @@ def adopt(
         if not force:
             _refuse_to_stop(read(connection, settings))
         if connection.execute(_SQL["adopt_instance"], decided).fetchone() is None:
-            raise UsageError("Somebody else adopted this database in this moment.", hint="Look again.")
+            raise UsageError("Somebody else adopted this database at the same moment.", hint="Run the command again.")
         for cycle in ("fanout", "dispatch", "receipt"):
             connection.execute(_SQL["send_wake"], {"cycle": cycle})
     _log.warning("database_adopted", adopted_by=adopted_by, was=shown.differences(), queued=queued)

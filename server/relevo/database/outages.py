@@ -70,5 +70,5 @@ def explain_unavailable(error: BaseException) -> DatabaseUnavailableError:
             said = f"PostgreSQL does not let us in: {why} ({reason})."
             return DatabaseRefusedError(said, hint=f"Check {mend}.")
     return DatabaseUnavailableError(
-        f"PostgreSQL did not answer ({reason}).", hint="Is it running, and does DATABASE_URL lead to it?"
+        f"PostgreSQL did not answer ({reason}).", hint="Check that it runs, and that DATABASE_URL names it."
     )

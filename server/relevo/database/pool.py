@@ -321,7 +321,7 @@ class Database:
     def _lend(self) -> Iterator[Connection]:
         with self.watch():
             if self._prober is not None and not self._reachable.wait(self._connect_s):
-                raise DatabaseUnavailableError("PostgreSQL does not answer.", hint="It is asked again every moment.")
+                raise DatabaseUnavailableError("PostgreSQL does not answer.", hint="Relevo keeps trying.")
             with self._pool.connection() as connection:
                 yield connection
                 self._used[connection] = time.monotonic()  # not by the pool's own hook, which would give it back later
@@ -399,7 +399,7 @@ class Database:
             self._doubt(probing=probing)
             raise DatabaseUnavailableError(
                 f"The connection to PostgreSQL was lost ({normalise_error(error, 200)}).",
-                hint="The next try opens another.",
+                hint="Relevo opens another connection at its next try.",
             ) from error
         else:
             if probing or not (connecting or self._prober):

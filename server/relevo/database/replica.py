@@ -220,7 +220,7 @@ class Reader:
             self._again_at = self._clock() + for_s
             is_news, self._is_used = self._is_used is not False, False
         if is_news:
-            _log.warning("read_replica_not_used", why=why, hint="Lists are read from the primary meanwhile.")
+            _log.warning("read_replica_not_used", why=why, hint="Relevo reads lists from the primary until then.")
 
 
 def open_reader(primary: Database, settings: Settings, application_name: str = "relevo", pool_size: int = 1) -> Reader:

@@ -189,7 +189,7 @@ class _Arrival:
             return failures.disk_full(self.layout.folder)
         said = failures.quote(failures.tail(self.layout.guardian_log), self.layout)
         return EmbeddedError(
-            f"The guardian of the embedded PostgreSQL in {self.layout.folder} ended without a word.{said}",
+            f"The guardian of the embedded PostgreSQL in {self.layout.folder} ended without a message.{said}",
             hint=f"See {self.layout.guardian_log}.",
         )
 

@@ -218,7 +218,7 @@ def _replica(database: Database, settings: Settings) -> Iterator[Finding]:
             "replica_behind",
             f"The replica of DATABASE_READ_URL {age}{left}; DATABASE_READ_MAX_LAG_MS is "
             f"{settings.database_read_max_lag_ms:,}.",
-            "Lists are read from the primary meanwhile. Check its log, its disk and its long queries.",
+            "Relevo reads lists from the primary until then. Check its log, its disk and its long queries.",
         )
 
 

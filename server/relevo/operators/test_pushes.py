@@ -70,7 +70,7 @@ def follow(database: Database, event_id: int) -> Trial:
     """Look at how far a test push is."""
     story = events.story(database, event_id)
     if story is None or story.event["event_type"] != TYPE:
-        raise NotFoundError(f"There is no test push {event_id}.", hint="Only what was sent as a test is shown here.")
+        raise NotFoundError(f"There is no test push {event_id}.", hint="This page shows only test pushes.")
     made = {row["installation_id"]: row for row in deliveries.of_event(database, event_id, limit=MOST_PHONES)}
     named = audience.named_phones(database, event_id, limit=MOST_PHONES)
     with database.connection() as connection:

@@ -48,9 +48,9 @@ def read_file(file: Path) -> Mapping[str, Any]:
         text = file.read_text(encoding="utf-8")
         read = tomllib.loads(text) if file.suffix == ".toml" else json.loads(text, parse_float=Decimal)
     except OSError as error:
-        raise UsageError(f"{file} cannot be read: {error.strerror}.", hint="Is the path right?") from error
+        raise UsageError(f"{file} cannot be read: {error.strerror}.", hint="Check the path.") from error
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"{file} cannot be read: {error}.", hint="It has to be TOML (.toml) or JSON.") from error
+        raise UsageError(f"{file} cannot be read: {error}.", hint="It must be TOML (.toml) or JSON.") from error
     if not isinstance(read, dict):
         raise UsageError(f"{file} holds no object.", hint='It begins with type = "…", or { "type": … }.')
     return read
@@ -105,7 +105,7 @@ def preview(wording: Wording, arguments: Arguments | None = None, zone: str | No
     try:
         return wording.render_all({**wording.samples, **(arguments or {})}, zone)
     except RenderError as error:
-        raise InvalidInputError(f"{error}.", hint="The arguments have to be as the sample's are.") from None
+        raise InvalidInputError(f"{error}.", hint="The arguments must have the kinds of the sample's.") from None
 
 
 def providers_of(connection: Connection) -> list[str]:

@@ -404,7 +404,7 @@ def _warn_of_overlap(cycle: Cycle, run: Run, took_s: float) -> None:
             trigger=run.context.trigger,
             duration_s=round(took_s, 1),
             interval_s=round(slot_s, 1),
-            hint="the cycle was due again before this run ended: lengthen its interval, or see why it takes so long",
+            hint="the cycle was due again before this run ended: lengthen its interval, or find out why it is slow",
         )
 
 

@@ -215,7 +215,9 @@ def _rows(listed: object) -> Iterator[Any]:
 
 def _trouble(kind: str, detail: str) -> Trouble:
     if kind == "ticket":
-        _log.error("chilecompra_request_refused", detail=detail, hint="see CHILECOMPRA_TICKET; asked again next time")
+        _log.error(
+            "chilecompra_request_refused", detail=detail, hint="check CHILECOMPRA_TICKET; the next run tries again"
+        )
         return _Stop("rejected", f"ChileCompra refuses our credential: {detail}")
     if kind == "wrong":
         return _Refused("rejected", f"ChileCompra refuses a well-formed request: {detail}")

@@ -113,7 +113,8 @@ class FolderStore:
         if not self._ours and not self._folder.is_dir():
             raise ArchiveError(
                 f"The archive's folder {self._folder} is not there.",
-                hint="Is its disk mounted? If it is new, make it: else what is exported could land on another disk.",
+                hint="Check that its disk is mounted. Create the folder only if it is new: else exports could go to "
+                "another disk.",
             )
         try:
             yield
@@ -130,7 +131,7 @@ def _refuse_link(path: Path) -> None:
     """Refuse what may lead to another disk, and is not followed when the folder is walked."""
     if path.is_symlink():
         raise ArchiveMonthError(
-            f"{path} is a symbolic link.", hint="Put what it leads to in its place; only ARCHIVE_FOLDER may be a link."
+            f"{path} is a symbolic link.", hint="Replace the link with its target; only ARCHIVE_FOLDER may be a link."
         )
 
 

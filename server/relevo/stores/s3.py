@@ -125,7 +125,7 @@ class S3Store:
         size, expected = path.stat().st_size, answer["ContentLength"]
         if size != expected:
             raise ArchiveError(
-                f"{key} came from {self.name} cut short: {size} of {expected} bytes.", hint="The next try asks again."
+                f"{key} came from {self.name} cut short: {size} of {expected} bytes.", hint="Relevo tries again."
             )
 
     def listing(self, prefix: str) -> Sequence[StoredObject]:
@@ -213,15 +213,16 @@ class S3Store:
         except (boto.NoCredentialsError, boto.PartialCredentialsError, boto.CredentialRetrievalError) as error:
             raise ArchiveError(f"There are no credentials for {self.name}.", hint=_CREDENTIALS) from error
         except (boto.IncompleteReadError, boto.ResponseStreamingError) as error:
-            raise ArchiveError(f"{key} came from {self.name} cut short.", hint="The next try asks again.") from error
+            raise ArchiveError(f"{key} came from {self.name} cut short.", hint="Relevo tries again.") from error
         except boto.BotoCoreError as error:  # no connection, a timeout, a broken answer
             raise ArchiveError(
                 f"{self.name} did not answer: {scrub(str(error))[:200]}",
-                hint="Is ARCHIVE_ENDPOINT right, and the service up? The next run tries again.",
+                hint="Check ARCHIVE_ENDPOINT and the service. The next run tries again.",
             ) from error
         except OSError as error:
             raise ArchiveError(
-                f"{key} cannot be read or kept on this machine: {error.strerror}.", hint="Is its disk full?"
+                f"{key} cannot be read or kept on this machine: {error.strerror}.",
+                hint="Check whether its disk is full.",
             ) from error
 
     def _complaint(self, key: str, code: str, error: Exception) -> ArchiveError:
@@ -229,8 +230,8 @@ class S3Store:
             return ArchiveMissingError(f"There is no {key} in {self.name}.")
         if code in _COLD:
             return ArchiveMonthError(
-                f"{key} in {self.name} lies in cold storage.",
-                hint="Have the service bring it back, and let its lifecycle rule spare this prefix.",
+                f"{key} in {self.name} is in cold storage.",
+                hint="Restore the object at the service, and exclude this prefix from its lifecycle rule.",
             )
         if code in _NO_BUCKET or (code == "AccessDenied" and self._bucket_is_missing()):
             return ArchiveError(f"There is no bucket {self._bucket}.", hint="Create it, or correct ARCHIVE_BUCKET.")

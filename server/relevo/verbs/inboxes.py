@@ -37,7 +37,8 @@ def _resolve(connection: Connection, caller: Caller, named: Whose) -> Whose:
     phone = phones.admit_reader(connection, caller.proof)
     if named != Whose():
         raise NotAllowedError(
-            "A phone has its own inbox alone.", hint="Leave owner, installation_id and project out: its secret says it."
+            "A phone can read only its own inbox.",
+            hint="Omit owner, installation_id and project: the secret identifies the phone.",
         )
     return Whose(phone.owner, phone.installation_id if phone.owner is None else None, phone.project)
 

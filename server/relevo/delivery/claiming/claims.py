@@ -168,7 +168,7 @@ class Claims(Journal, Settling):
         if self._heartbeat.failing:
             raise DatabaseUnavailableError(
                 "The heartbeat does not reach PostgreSQL, so nothing is claimed.",
-                hint="Claiming goes on by itself once it does.",
+                hint="Claiming continues once it does.",
             )
         return {
             "token": uuid4(),
