@@ -1,5 +1,5 @@
--- Returns by which batch a phone, of the owner of that inbox when it was gathered, is told an event that was gathered with others: until when that one gathers, or the event that told it, how many, and what became of that event's push to the phone; null
--- if by none, for it ended or was handled before.
+-- Returns the batch that has a gathered event for a phone of the owner of that inbox: until when it gathers, or the event that it sent, with the
+-- number of its events and the state of that event's push to the phone. Null if no batch has the event, because it ended or was handled before.
 create or replace function relevo.explain_batch(e relevo.notification_events, i relevo.device_installations, made_for bigint) returns jsonb
   language sql stable
 as $$

@@ -1,6 +1,7 @@
--- Returns which events of a batch are still worth telling: not what ended or passed its deadline, not what its owner handled on a phone, not what a phone got for another owner, and of those with one collapse key
--- the last, unless a later one is told otherwise. Asked when it closes, and again right before it is sent. Later changes are looked up once for all of its events, phone by
--- phone, until each event has one that is to be told of it.
+-- Returns the events of a batch that its push still shows. It leaves out events that ended, passed their deadline, were handled by the owner on a
+-- phone, or reached the phone for another owner. Of events with one collapse key it keeps the last, unless a later one is pushed otherwise. Relevo
+-- asks when the batch closes, and again right before the request. Later changes are looked up once for all events, phone by phone, until each event
+-- has a phone for which it counts.
 create or replace function relevo.left_of_batch(b relevo.batches, at timestamptz) returns bigint[]
   language plpgsql stable
   set enable_seqscan = off set jit = off set plan_cache_mode = force_generic_plan -- to plan it for each batch anew takes longer than the look

@@ -1,5 +1,6 @@
--- Returns the caps that hold for an event and some phones: for whom each counts, in which hour, day or week of theirs it would be sent, and which
--- of the phones those are. Owners are counted once, however many phones they have: a later slice finds where an earlier one counted the event.
+-- Returns the caps that apply to an event and some phones: for which owner each counts, in which hour, day or week of the owner the event would be
+-- sent, and for which of the phones. An owner counts once, however many phones the owner has: a later slice finds where an earlier one counted the
+-- event.
 create or replace function relevo.applicable_caps(e relevo.notification_events, phones uuid[], dues timestamptz[], at timestamptz)
   returns table (cap int, most int, subject text, bucket timestamp, places bigint[])
   language sql stable

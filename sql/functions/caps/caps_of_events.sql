@@ -1,5 +1,5 @@
--- Returns the caps that hold for some events, each with one of its phones: for whom each counts, in which hour, day or week of theirs it would
--- be sent, and at which places of the arrays those phones are. Owners are counted once for an event, however many phones they have.
+-- Returns the caps that apply to some events, each with one of its phones: for which owner each counts, in which hour, day or week of the owner the
+-- event would be sent, and the places of these phones in the arrays. An owner counts once for an event, however many phones the owner has.
 create or replace function relevo.caps_of_events(of_events bigint[], phones uuid[], dues timestamptz[], at timestamptz)
   returns table (cap int, most int, subject text, bucket timestamp, event_id bigint, places bigint[])
   language sql stable

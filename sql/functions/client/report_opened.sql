@@ -1,6 +1,6 @@
--- Notes that a push was opened, as its phone reports; returns noted, or known if that was reported before, off if the type of its event does not
--- ask for it, too_late 30 days after it was sent or once its month is archived, unsent if no push service can have taken it, or gone if this phone
--- has no such delivery. Clocks of phones are off: it was opened neither before it was sent nor in the future.
+-- Records that a push was opened, as its phone reports. Returns noted; known if that was reported before; off if the event's type does not count
+-- taps; too_late 30 days after it was sent or once its month is archived; unsent if no push service can have accepted it; gone if this phone has no
+-- such delivery. Clocks of phones are wrong at times: the recorded instant is neither before the push was sent nor in the future.
 create or replace function relevo.report_opened(installation uuid, delivery bigint, at timestamptz default null, action text default null) returns text
   language plpgsql volatile security definer
   set search_path = pg_catalog, pg_temp

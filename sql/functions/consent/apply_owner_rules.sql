@@ -1,5 +1,5 @@
--- Trigger: gives a phone that is new, or another owner's now, what its owner chose, and the owner's inbox. A push that was claimed while the phone was in another
--- project is not sent: with another version of the token it goes back to the queue, and the next claim sees where the phone is.
+-- Trigger: gives a new phone, or one with another owner, its owner's choices and inbox. A push that was claimed while the phone was in another
+-- project is not sent: the token's version changes, so the push returns to the queue, and the next claim reads the phone's project.
 create or replace function relevo.apply_owner_rules() returns trigger
   language plpgsql
   set search_path to pg_catalog, pg_temp

@@ -1,6 +1,6 @@
--- Closes a slot, which this transaction has locked, for its next phones: takes what was gathered for them, tells each by one push what is still to be told, writes why the rest is not,
--- brings what belongs to another digest by now there, and moves the cursor; after the last phone the slot waits for its next time. Items that another transaction is moving
--- are left to it.
+-- Closes a slot, which this transaction has locked, for its next phones. It takes the gathered items, makes one push of the remaining events for
+-- each phone, records why the others are left out, moves items that belong to another digest by now, and moves the cursor. After the last phone the
+-- slot waits for its next time. Items that another transaction is moving are left to that transaction.
 create or replace function relevo.close_digest_slice(s relevo.digest_slots, most int, given_at timestamptz)
   returns table (is_last boolean, phones int, items bigint)
   language plpgsql volatile

@@ -1,5 +1,6 @@
--- Returns which digest each of some events belongs to on the phone beside it, by what the phone's enabled preferences ask for now: the most frequent of those that match
--- if all that match ask for digests; else the most frequent of all of them, else one at 08:00. Of an event for whoever matches that none matches any more, none.
+-- Returns which digest each of some events belongs to on the phone beside it, by the phone's enabled preferences: the most frequent of those that
+-- match, if all that match ask for digests; else the most frequent of all; else one at 08:00. Returns none for an event for matching phones that no
+-- preference matches any more.
 create or replace function relevo.digest_places(seqs bigint[], events bigint[]) returns setof relevo.digest_place
   language sql stable
   set enable_nestloop = off set enable_hashjoin = on set enable_sort = on set jit = off -- each row is looked up once, lateral

@@ -1,5 +1,5 @@
--- Returns by which digest a phone is told an event, enqueued or a draft, that it is not sent by itself: the one that told it (digested, with what became of its push), or the one that
--- will (in_digest), with its time; null if by none.
+-- Returns the digest that includes an event, enqueued or a draft, for a phone in place of a push: the one that was sent (digested, with the state
+-- of its push), or the next one (in_digest), with its time. Null if there is none.
 create or replace function relevo.explain_digest(e relevo.notification_events, i relevo.device_installations) returns jsonb
   language plpgsql stable
 as $$

@@ -1,6 +1,6 @@
--- Returns the hash of what an event says, but for its project, in which its key is looked up, and for its trace. One for some phones or owners is hashed as it came: its row decides when hashes differ, and the hash
--- goes with the row. Any other is kept for good, so in one form: empty and missing fields are the same, and so are other orders of keys and of
--- lists that are sets, and other spellings of a number or a time.
+-- Returns the hash of an event's content without its project, in which its key is looked up, and without its trace. The content of an event for
+-- some phones or owners is hashed as it came: its row decides when hashes differ, and the hash goes with the row. All other hashes are kept for good, so in one form: empty
+-- and missing fields are equal, and so are other orders of keys and of lists that are sets, and other spellings of a number or a time.
 create or replace function relevo.content_hash(event jsonb, at timestamptz, until timestamptz) returns text
   language plpgsql immutable
 as $$

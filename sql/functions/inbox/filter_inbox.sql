@@ -1,5 +1,6 @@
--- Returns those of what was gathered that are items and wanted, newest first, with their marks. An event that came to several phones stands where
--- it came first, for which deliveries are looked up only of phones by which none of it was gathered. A cancelled or deleted event is no item, nor one that shows nothing or announces a batch or a digest, nor news for the app, nor what its type keeps out or no longer.
+-- Returns the gathered events that are items and wanted, newest first, with their marks. An event that reached several phones has the place of its
+-- first delivery, which is looked up only on phones by which none of it was gathered. No items are: cancelled and deleted events, events without
+-- title and body, the announcements of batches and digests, news for the app, and events that their type keeps out of inboxes or keeps no longer.
 create or replace function relevo.filter_inbox(s relevo.inbox_subject, wanted text, of_category text, of_type text, places bigint[], events bigint[],
                                                days date[], ats timestamptz[], reaches bigint, most int, came_by uuid[] default null)
   returns table (place bigint, event_id bigint, at timestamptz, seen_at timestamptz, read_at timestamptz, archived_at timestamptz)

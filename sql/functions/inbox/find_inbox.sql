@@ -1,5 +1,5 @@
--- Returns whose inbox is asked for, with its phones, up to a hundred: those of today, newest first, then former ones, of which only deliveries
--- with this inbox are its items. Refuses by name what is wrong with the question.
+-- Returns the requested inbox with its phones, up to a hundred: the present ones, newest first, then former ones, of which only deliveries with
+-- this inbox are items. It rejects a wrong request with an error that names the fault.
 create or replace function relevo.find_inbox(asked jsonb, fields text[] default '{}') returns relevo.inbox_subject
   language plpgsql stable
 as $$

@@ -1,4 +1,5 @@
--- Returns the places of an event in an inbox, each with the day of its delivery and when it came there: by each phone, without one, and as a kept item.
+-- Returns the places of an event in an inbox: one for each phone, one without phone, and one for a kept item. Each has the day of its delivery and
+-- the time of its arrival.
 create or replace function relevo.list_item_places(s relevo.inbox_subject, of_event bigint)
   returns table (place bigint, day date, at timestamptz)
   language sql stable

@@ -1,4 +1,4 @@
--- Gives an event that was fanned out a place in the inboxes of those of its owners who got it on no phone, if they have the attributes it is for.
+-- Adds a fanned-out event to the inboxes of those of its owners whom it reached on no phone, if they have the event's attributes.
 create or replace function relevo.note_missed_owners(of_event bigint, of_day date) returns void
   language plpgsql volatile
 as $$

@@ -1,5 +1,6 @@
--- Returns whether an inbox has the events without project for its owner that reached no phone of the owner: that of the project `default`, or, where
--- equal owner names of projects are one person, that of each project in which the owner has a phone, and `default` if there is none.
+-- Returns whether an inbox has the events without project for its owner that reached no phone of the owner. That is the inbox of the project
+-- `default`. Where equal owner names of projects are one person, it is that of each project in which the owner has a phone, and of `default` if
+-- there is none.
 create or replace function relevo.takes_unscoped(of_owner text, of_project text) returns boolean
   language sql stable
 as $$

@@ -1,5 +1,5 @@
--- Trigger: deletes the secret of a phone that changes its owner or is unregistered. A push that was claimed for the former owner is not sent: with another version
--- of the token it goes back to the queue, and the next claim sees whose the phone is.
+-- Trigger: deletes the secret of a phone that changes its owner or is unregistered. A push that was claimed for the former owner is not sent: the
+-- token's version changes, so the push returns to the queue, and the next claim reads the phone's owner.
 create or replace function relevo.end_device_secret() returns trigger
   language plpgsql security definer
   set search_path = pg_catalog, pg_temp

@@ -1,5 +1,5 @@
--- Lets phones that claim one token at once take turns, and whoever is choosing for an owner: a lock for each token, then one for each owner, in
--- one order however long the list is.
+-- Serialises phones that register one token at the same moment, and calls that choose for an owner. It takes a lock for each token, then one for
+-- each owner, in one order however long the list is.
 create or replace function relevo.lock_registrations(given jsonb) returns void
   language plpgsql volatile
 as $$

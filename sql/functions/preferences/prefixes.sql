@@ -1,5 +1,5 @@
--- Returns every prefix of every code: a preference's rubro is one of them exactly if it is a prefix of a code. Each insert of an event calls it for
--- a generated column, and PostgreSQL would parse and plan the text of an SQL function again for each: so it is no SQL function.
+-- Returns every prefix of every code: a preference's rubro is one of them exactly if it is a prefix of a code. It is in plpgsql, because each
+-- insert of an event calls it for a generated column: PostgreSQL would parse and plan the text of an SQL function again each time.
 create or replace function relevo.prefixes(codes text[]) returns text[]
   language plpgsql immutable parallel safe
 as $$

@@ -1,4 +1,5 @@
--- Counts, up to a limit, the phones that an event may be for at some places: all phones, those with a preference in a bucket of the event, or those of its project with one of some attributes.
+-- Counts, up to a limit, the phones that an event may be for at some places. These are all phones, those with a preference in a bucket of the
+-- event, or those of its project with one of some attributes.
 create or replace function relevo.count_candidates(audience text, of_project text, buckets text[], after_seq bigint, upto_seq bigint, places int, wide bigint, most int)
   returns bigint
   language plpgsql stable

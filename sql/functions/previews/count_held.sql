@@ -1,5 +1,5 @@
--- Counts of some phones how many would be told by a batch, else how many would wait for the end of quiet hours, and how many have no room for an event under
--- their caps, by what becomes of it then.
+-- Counts for some phones how many a batch would include, and how many of the others would wait for the end of quiet hours. It also counts those
+-- whose caps have no room for the event, by what happens then.
 create or replace function relevo.count_held(e relevo.notification_events, phones uuid[], at timestamptz) returns jsonb
   language plpgsql stable
 as $$

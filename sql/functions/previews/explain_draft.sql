@@ -1,6 +1,6 @@
--- Returns why an installation gets an event, enqueued or a draft, or not: whether the event names it, and for which owners it is, the caller
--- says. The first rule that decides is named, in the order of the cases, with the values it is about: a sentence in any language is made of
--- these, and `reason` is the one in English.
+-- Returns why an installation gets an event, enqueued or a draft, or not; the caller tells whether the event names it, and for which owners it is.
+-- The first rule that decides is named, in the order of the cases, with its values: pages make a sentence of these in any language, and `reason` is
+-- the English one.
 create or replace function relevo.explain_draft(e relevo.notification_events, names_it boolean, owners text[], installation uuid) returns jsonb
   language plpgsql stable
 as $$

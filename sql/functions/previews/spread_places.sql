@@ -1,4 +1,4 @@
--- Returns places spread evenly over a range of phones' sequence numbers, each so wide, and each somewhere in its part of the range, so that a
+-- Returns places spread evenly over a range of phones' sequence numbers, each of one width. Each lies somewhere in its part of the range, so that a
 -- regular pattern of phones does not fall in step with them. The same range has the same places.
 create or replace function relevo.spread_places(after_seq bigint, upto_seq bigint, places int, wide bigint) returns table (after bigint, upto bigint)
   language sql immutable

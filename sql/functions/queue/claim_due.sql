@@ -1,8 +1,8 @@
--- Claims what is due in one lane of a project, oldest first: chunks from the head of the queue as long as they share one lease, up to so many
--- deliveries, the last chunk in part. A chunk whose claims lapsed too often is claimed alone. Only what is taken is locked: walking along the
--- index locks nothing, and each chunk is deleted by its key, unless another holds it. It begins at `since`, where the first chunk was seen:
--- while somebody holds a snapshot, the rows of all that was sent meanwhile still stand before that. Of the types `not_worded` it takes only
--- events with a text of their own.
+-- Claims due deliveries in one lane of a project, oldest first: chunks from the head of the queue as long as they share one lease, up to a number
+-- of deliveries, the last chunk in part. A chunk whose claims lapsed too often is claimed alone. Only claimed chunks are locked: walking along the
+-- index locks nothing, and each chunk is deleted by its key, unless another holds it. The walk begins at `since`, where the first chunk was seen:
+-- while a snapshot is held, the dead rows of sent chunks still stand before that. Of the types `not_worded` it takes only events with a text of
+-- their own.
 create or replace function relevo.claim_due(claim uuid, worker text, of_cycle text, of_project text, of_lane text, most int, given_at timestamptz,
                                    shard int, shards int, only_types text[], not_types text[], not_worded text[], suspect_lapses int, usual_lease_ms int,
                                    since timestamptz)

@@ -1,5 +1,5 @@
--- Claims a few deliveries for a probe out of the oldest due ones: first those with nothing against their phone and event, of phones that the push
--- service took a push for before: a phone that never worked tells little of its project.
+-- Claims a few of the oldest due deliveries for a probe. It prefers deliveries without an obstacle to phones for which the push service accepted a
+-- push before, because a phone that never worked tells little of its project.
 create or replace function relevo.claim_probe(claim uuid, worker text, of_cycle text, of_project text, of_lane text, most int, given_at timestamptz,
                                      shard int, shards int, only_types text[], not_types text[], not_worded text[], usual_lease_ms int, look_at int)
   returns table (event_day date, event_id bigint, event_type text, at_most_once boolean, attempt_count smallint, lapse_count smallint,

@@ -1,5 +1,5 @@
--- Returns the profile of the quiet hours that somebody asked for, given the former one: a field that is left out stays as it is, and null as windows removes the hours.
--- Refuses hours without a time zone unless the phones that they are for have one.
+-- Returns the requested profile of quiet hours, given the former one: a field that is left out stays as it is, and null as windows removes the
+-- hours. It rejects hours without a time zone unless their phones have one.
 create or replace function relevo.asked_profile(asked jsonb, former int, has_zone boolean) returns int
   language plpgsql volatile
 as $$

@@ -1,7 +1,7 @@
--- Returns of the phones of a slice until when each has to be left in peace, the others now; null if that is all of them. Of all phones with
--- the same quiet hours the end is found once. `hours` says which of them have hours of their own or their owner's, where the caller knows it:
--- unless a project has some, the others are not looked up.
--- It earns 45 % of the fan-out that `make bench ARGS="--only morning"` begins with, and 73 % of it at night, run with it and with quiet_now for each phone in turns.
+-- Returns for the phones of a slice until when each has quiet hours, and now for the others; null if no phone has any now. The end is computed once
+-- for all phones with the same hours. `hours` tells which phones have hours of their own or their owner's, if the caller knows: unless a project
+-- has hours, the others are not looked up. It earns 45 % of the fan-out that `make bench ARGS="--only morning"` begins with, and 73 % at night, run
+-- with it and with quiet_now for each phone in turns.
 create or replace function relevo.quiet_dues(e relevo.notification_events, phones uuid[], at timestamptz, hours int[] default null)
   returns timestamptz[]
   language plpgsql stable

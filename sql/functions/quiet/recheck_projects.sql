@@ -1,5 +1,6 @@
--- Makes personal events due now that wait for the end of quiet hours of a project whose hours changed: looks at so many chunks, and returns whether it did (1) or no project is left (0).
--- After a minute it goes through all of them once more, for a fan-out that read the former hours may commit later.
+-- Makes personal events due now that wait for quiet hours of a project whose hours changed. It reads a bounded number of chunks, and returns 1 if
+-- it did, or 0 if no project is left. After a minute it goes through all of them again, because a fan-out that read the former hours may commit
+-- later.
 create or replace function relevo.recheck_projects(most int, given_at timestamptz) returns int
   language plpgsql volatile
   set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off -- lookups only

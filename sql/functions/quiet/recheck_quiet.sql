@@ -1,5 +1,5 @@
--- Makes personal events that wait for the end of quiet hours of these phones, all of one owner, due now: the worker that claims them reads the hours as they are then.
--- Deliveries for a former owner of a phone continue to wait: the former owner may have the phone again before it is due.
+-- Makes personal events due now that wait for quiet hours of these phones, all of one owner: the worker that claims them reads the present hours.
+-- Deliveries for a former owner of a phone continue to wait: the former owner may have the phone again before they are due.
 create or replace function relevo.recheck_quiet(phones uuid[], of_owner text) returns void
   language sql volatile
 as $$

@@ -1,5 +1,6 @@
--- Ends unsent what still waits for an owner's phones, those of one project unless equal names are one person, of events that the owner read, or opened, on one of them, where their types say so: pushes of their own, and
--- what a batch is still to tell. The push of a batch stands for the events that it tells.
+-- Ends the unsent pushes of events that an owner read or opened on one phone, if their types ask for that: on the owner's phones of one project, or
+-- of all if equal names are one person. It ends pushes of single events and removes events from open batches. The push of a batch stands for its
+-- events.
 create or replace function relevo.complete_reacted(of_events bigint[], of_owner text, of_project text, by_what text) returns void
   language sql volatile
 as $$

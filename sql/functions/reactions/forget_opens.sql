@@ -1,5 +1,6 @@
--- Forgets when some installations opened what, in news of it, too, and which items of their owners came by them, but for months on their way to the archive, which hold no name.
--- Such a delivery gets the inbox 0, which is nobody's: a new registration of the phone is another owner's. Items of former owners stay theirs.
+-- Forgets when some installations opened pushes, also in news of that, and which items their owners got by them. Months on their way to the archive
+-- are exempt, because they hold no name. Such a delivery gets the inbox 0, which is nobody's: a new registration of the phone is another owner's.
+-- Items of former owners stay theirs.
 create or replace function relevo.forget_opens(of_installations uuid[]) returns void
   language plpgsql volatile
 as $$

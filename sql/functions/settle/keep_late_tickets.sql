@@ -1,8 +1,8 @@
--- Keeps tickets that arrived after their claim was lost, for the owner of the delivery's chunk or claim. A delivery without owner is closed with its
--- ticket at once: what was given up because the answer was not seen, as unknown or, after its last attempt, as failed (a redrive locks its dead
--- letter), and what ended as expired, cancelled or skipped without any ticket. A claim that journalled nothing here, neither what is still unanswered nor `of_requests`, was made in a database
--- that is gone since a backup was restored under its worker: its deliveries' numbers are given again, so that its tickets tell of others, and are dropped.
--- Returns how many were closed, and how many tickets kept.
+-- Keeps tickets that arrived after their claim was lost, for the owner of the delivery's chunk or claim. A delivery without such an owner is closed
+-- with its ticket at once, if it was given up because its answer was not seen (unknown, or failed after its last attempt; a redrive locks its dead
+-- letter), or if it ended as expired, cancelled or skipped without a ticket. A claim that journalled nothing here, neither an unanswered request
+-- nor `of_requests`, comes from before a restored backup: the numbers of its deliveries belong to other deliveries now, so its tickets are dropped.
+-- Returns how many deliveries were closed, and how many tickets kept.
 create or replace function relevo.keep_late_tickets(claim uuid, of_requests uuid[], of_days date[], of_ids bigint[], tickets text[], versions int[],
                                                     receipt_ms bigint, given_at timestamptz, out closed int, out kept int)
   language plpgsql volatile

@@ -1,6 +1,6 @@
--- Opens again what was given up, as unknown or failed, because the answer of a request journalled then was not seen: it is known now that the
--- request did not reach the push service. A delivery that waits for another try because of it has its attempt back, unless it was claimed since.
--- Returns what is to be put into the queue. Chunks and dead letters are locked before deliveries.
+-- Opens deliveries again that were given up as unknown or failed because the answer of a request was not seen, and whose request is now known not
+-- to have reached the push service. A delivery that waits for another try because of that request has its attempt back, unless it was claimed
+-- since. Returns what is to be put into the queue. Chunks and dead letters are locked before deliveries.
 create or replace function relevo.open_unsent(of_days date[], of_ids bigint[], journalled timestamptz[], given_at timestamptz)
   returns table (event_day date, id bigint, due_at timestamptz)
   language plpgsql volatile
