@@ -34,14 +34,17 @@ class PhoneAttributes(BaseModel):
 
 @phone_router.get("/attributes", responses={200: {"model": PhoneAttributes}})
 async def get_attributes(request: Request, installation_id: UUID) -> Response:
-    """Return the attributes that hold for a phone; the phone itself is told those whose name begins with `device.`."""
+    """Return the attributes that apply to a phone.
+
+    The phone itself gets only those whose name begins with `device.`.
+    """
     return Json({"attributes": await call(request, phones.get_attributes, installation_id)})
 
 
 @phone_router.post("/attributes", responses={200: {"model": Changed}})
 async def set_attributes(request: Request, installation_id: UUID, body: PhoneAttributesIn) -> Response:
-    """Set attributes of a phone, by which events find it.
+    """Set attributes of a phone, by which events choose it.
 
-    The phone itself sets attributes whose name begins with `device.`; all others take a token of the app's.
+    The phone itself may set only attributes whose name begins with `device.`; all others need an app's token.
     """
     return Json({"changed": await call(request, phones.set_attributes, installation_id, body.attributes)})

@@ -167,14 +167,14 @@ async def list_categories(
     project: Annotated[Text | None, Query(min_length=1, max_length=200, description="Where they hold.")] = None,
     locale: AskedLocale = None,
 ) -> Response:
-    """List the categories that people may choose, and what an owner chose of them."""
+    """List the categories that people may choose, with an owner's choices."""
     found = await call(request, verbs.list_categories, owner, project, locale)
     return Json({"items": found, "next": None})
 
 
 @router.put("/v1/categories/{category}", responses={200: {"model": CategorySet}})
 async def put_category(request: Request, category: Name, body: CategoryIn) -> Response:
-    """Make or change a category; what it means for pushes holds at once, for those that wait, too."""
+    """Create or change a category. Its rule applies at once, also to waiting pushes."""
     texts = body.model_dump(exclude_none=True).get("texts", {})
     quiet = body.quiet if "quiet" in body.model_fields_set else ...
     await call(request, verbs.set_category, category, body.rule, texts, quiet=quiet)
@@ -183,13 +183,16 @@ async def put_category(request: Request, category: Name, body: CategoryIn) -> Re
 
 @router.post("/v1/owners/choices", responses={200: {"model": Chosen}})
 async def choose_category(request: Request, body: ChoiceIn) -> Response:
-    """Record what an owner chose of a category, with the time and the words, and apply it at once."""
+    """Record an owner's choice of a category with time and words, and apply it at once."""
     return Json({"changed": await call(request, verbs.choose, **dict(body))})
 
 
 @router.post("/v1/owners/block", responses={200: {"model": Blocked}})
 async def block_owner(request: Request, body: BlockIn) -> Response:
-    """Send an owner nothing any more; what is kept of them stays. A token of one project does so there."""
+    """Block an owner: Relevo sends the owner nothing, and keeps all data.
+
+    A token of one project blocks the owner there.
+    """
     return Json({"installations": await call(request, owners.block, **dict(body))})
 
 
@@ -201,7 +204,10 @@ async def unblock_owner(request: Request, whose: OwnerIn) -> Response:
 
 @router.post("/v1/owners/export", responses={200: {"model": Exported}})
 async def export_owner(request: Request, body: ExportIn) -> Response:
-    """Return everything that is kept of an owner, a kind at a time; for a token of one project, what is there."""
+    """Return all data that Relevo stores about an owner, one kind at a time.
+
+    A token of one project gets the data of its project.
+    """
     exports: Exports = request.app.state.exports
     goes_on = exports.goes_on(token_of(request).id, body.owner, body.kind, is_first=body.after is None)
     page = await call(request, owners.export_page, **dict(body), goes_on=goes_on)
@@ -210,14 +216,14 @@ async def export_owner(request: Request, body: ExportIn) -> Response:
 
 @phone_router.get("/choices", responses={200: {"model": Categories}})
 async def list_choices(request: Request, installation_id: UUID, locale: AskedLocale = None) -> Response:
-    """List the categories, and what the phone's owner chose of them."""
+    """List the categories, with the choices of the phone's owner."""
     found = await call(request, verbs.list_choices, installation_id, locale)
     return Json({"items": found, "next": None})
 
 
 @phone_router.put("/choices/{category}", responses={200: {"model": Chosen}})
 async def put_choice(request: Request, installation_id: UUID, category: Name, body: PhoneChoiceIn) -> Response:
-    """Record what the phone's owner chose of a category: it holds on all their phones.
+    """Record a choice of the phone's owner for a category, which applies to all phones of the owner.
 
     The phones of an owner may change a category 10 times within 24 hours, and all categories 100 times. A withdrawal is
     never refused.

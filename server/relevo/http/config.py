@@ -65,7 +65,7 @@ class ConfigApplied(ConfigPlan):
 
 @router.post("/v1/config/plan", responses={200: {"model": ConfigPlan}})
 async def plan_config(request: Request, asked: ConfigIn) -> Response:
-    """Return what a configuration would change: it is tried with every check, and rolled back."""
+    """Return the changes that a configuration would make: Relevo applies it with every check, and rolls back."""
     changes = await long_work_of(request).run(applying.plan, _desired(asked))
     return Json({"changes": [_told(each) for each in changes]})
 

@@ -81,7 +81,7 @@ async def list_event_types(request: Request) -> Response:
 
 @router.put("/v1/event-types/{event_type}", responses={200: {"model": EventTypeSet}})
 async def put_event_type(request: Request, event_type: TypeName, body: EventTypeIn) -> Response:
-    """Set what differs for one event type: it applies from now on, for what waits, too."""
+    """Set settings of one event type. They apply at once, also to waiting events."""
     given = body.model_dump(exclude_unset=True)
     removed = [name for name, value in given.items() if value is None]
     settings = request.app.state.relevo.settings
@@ -95,5 +95,5 @@ async def put_event_type(request: Request, event_type: TypeName, body: EventType
 
 @router.delete("/v1/event-types/{event_type}", responses={200: {"model": EventTypeReset}})
 async def reset_event_type(request: Request, event_type: TypeName) -> Response:
-    """Remove all settings of an event type: it follows the general settings again."""
+    """Remove all settings of an event type, which then follows the general settings."""
     return Json({"changed": await threads_of(request).run(event_types.reset_event_type, event_type)})

@@ -297,7 +297,10 @@ async def enqueue_event(
         str | None, Header(min_length=1, max_length=300, description="The event's key, if the body has none.")
     ] = None,
 ) -> Response:
-    """Enqueue an event, once: the same type and key again is the same event. With `wait_ms`, wait for it, too."""
+    """Enqueue an event.
+
+    The same type and key again is the same event. With `wait_ms`, wait until nothing of it is left to send.
+    """
     done = await _enqueued(request, _given(request, event, idempotency_key))
     headers = {"Location": f"/v1/events/{done.event_id}"}
     wait_ms = former if wait_ms is None else wait_ms
@@ -321,9 +324,9 @@ async def preview_event(
     event: EventIn,
     sample: Annotated[int, Query(ge=0, le=100, description="How many installations to name.")] = 10,
 ) -> Response:
-    """Return how many installations an event would reach, and some of them; nothing is enqueued.
+    """Return how many installations an event would reach, and some of them, without enqueueing it.
 
-    For a token of one project, its phones alone count.
+    A token of one project counts only the phones of that project.
     """
     given = {"key": "preview"} | event.model_dump(exclude_none=True, exclude_unset=True)
     refuse_tender(request, given)
@@ -335,10 +338,7 @@ async def preview_event(
 async def get_event(
     request: Request, event_id: EventId, wait_ms: WaitMs = None, until: Until = "sent", former: FormerWaitMs = None
 ) -> Response:
-    """Return how far an event is, once nothing of it is left to send, or when the wait is over.
-
-    It waits for 15 s unless `wait_ms` says otherwise.
-    """
+    """Return the progress of an event once nothing of it is left to send, or after `wait_ms` (default 15 s)."""
     first = await call(request, events.find, event_id)
     wait_ms = former if wait_ms is None else wait_ms
     return await _waited(request, first, until, DEFAULT_WAIT_MS if wait_ms is None else wait_ms)
@@ -357,16 +357,19 @@ async def find_event(
     wait_ms: WaitMs = None,
     until: Until = "sent",
 ) -> Response:
-    """Return how far the event of a type and key is; with `wait_ms`, wait for it as by its number."""
+    """Return the progress of the event with this type and key.
+
+    With `wait_ms`, wait until nothing of it is left to send.
+    """
     first = await call(request, events.find_by_key, event_type, key, project)
     return await _waited(request, first, until, wait_ms or 0)
 
 
 @router.put("/v1/events", responses={200: {"model": ChangedOut}, **_MISSING, 409: _STARTED})
 async def change_event(request: Request, event: KeyedEventIn) -> Response:
-    """Change an event that has not begun yet: this takes the place of what the one of its type and key says.
+    """Replace the content of an event that has not begun, found by its type and key.
 
-    What is left out, or null, is as if the event had been enqueued without it.
+    A field that is left out or null is removed.
     """
     if event.key is None:
         raise invalid("key", "must be given")
@@ -376,9 +379,9 @@ async def change_event(request: Request, event: KeyedEventIn) -> Response:
 
 @router.post("/v1/events/{event_id}/cancel", responses={200: {"model": CancelOut}, **_MISSING})
 async def cancel_event(request: Request, event_id: EventId, why: CancelIn | None = None) -> Response:
-    """End an event: nothing of it is sent any more; what was sent stays sent.
+    """Cancel an event: Relevo sends nothing more of it, and sent pushes stay sent.
 
-    One with nothing left to send, to confirm or to redrive stays as it is.
+    An event with nothing left to send, confirm or redrive does not change.
     """
     done = await call(request, events.cancel, event_id, (why or CancelIn()).reason)
     told = {"cancelled": done.cancelled, "withdrawn": done.withdrawn, "event_id": event_id}
@@ -387,9 +390,9 @@ async def cancel_event(request: Request, event_id: EventId, why: CancelIn | None
 
 @router.post("/v1/events/{event_id}/complete", responses={200: {"model": CompleteOut}, **_MISSING})
 async def complete_event(request: Request, event_id: EventId, how: CompleteIn | None = None) -> Response:
-    """Complete an event that was handled elsewhere, or by one owner on one phone: the rest ends unsent.
+    """Complete an event that was handled elsewhere, for all phones or for one owner: its unsent pushes end.
 
-    `completed` is false if it had ended before.
+    `completed` is false if the event had ended before.
     """
     completed, found = await call(request, events.complete, event_id, **(dict(how) if how else {}))
     return Json({"completed": completed, "event_id": event_id, **_counted(found.deliveries)})
@@ -402,7 +405,7 @@ async def list_event_deliveries(
     limit: Annotated[int, Query(ge=1, le=200, description="How many at most.")] = 50,
     cursor: Annotated[UUID | None, Query(description="`next` of the page before.")] = None,
 ) -> Response:
-    """Return what became of each delivery of an event, by installation."""
+    """Return the state of each delivery of an event, by installation."""
     await call(request, events.find, event_id)
     rows = await threads_of(request).run(of_event, event_id, after=cursor, limit=limit)
     return Json({"items": rows, "next": str(rows[-1]["installation_id"]) if len(rows) == limit else None})

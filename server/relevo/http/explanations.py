@@ -69,7 +69,7 @@ class ExplanationOut(BaseModel):
 
 @router.get("/v1/events/{event_id}/waits", responses={200: {"model": WaitingOut}, **_NO_EVENT})
 async def get_event_waits(request: Request, event_id: EventId) -> Response:
-    """Return why what is open of an event waits, and until when, and why the event reached nobody, if it did not."""
+    """Return why the open deliveries of an event wait, and until when; or why the event reached nobody."""
     found = await call(request, verbs.find, event_id)
     told = await threads_of(request).run(events.waiting, event_id)
     nobody = told.nobody

@@ -54,16 +54,15 @@ class Ready(BaseModel):
 
 @router.get("/health/live", responses={200: {"model": Live}})
 async def check_live(request: Request) -> Response:
-    """Return 200 while this process is alive; the database is not asked."""
+    """Return 200 while this process is alive, without reading the database."""
     return Json({"status": "alive", "version": request.app.version})
 
 
 @router.get("/health/ready", responses={200: {"model": Ready}, 503: {"model": Ready, "description": "Not ready."}})
 async def check_ready(request: Request) -> Response:
-    """Return whether database, migrations, scheduler and listener are as they should be; 503 says what is not.
+    """Return whether database, migrations, scheduler and listener work; 503 names the part that does not.
 
-    Looked at once a second at most, however often it is asked for, by a connection of its own: while requests have all
-    the others in use it is ready.
+    Relevo checks at most once a second, over a connection of its own, so it is ready while requests use all others.
     """
     try:
         found = await request.app.state.checks.get()
@@ -137,7 +136,7 @@ async def _expose(app: FastAPI) -> Response:
     "/metrics", response_class=PlainTextResponse, responses={200: {"description": "Prometheus' text format."}}
 )
 async def get_metrics(request: Request) -> Response:
-    """Return everything that can be measured, in Prometheus' text format."""
+    """Return all metrics in Prometheus's text format."""
     return await _expose(request.app)
 
 

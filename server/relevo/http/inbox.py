@@ -124,10 +124,9 @@ class InboxQuery(WhoseIn):
 
 @router.get("/v1/inbox", responses={200: {"model": InboxOut}})
 async def read_inbox(request: Request, query: Annotated[InboxQuery, Query()]) -> Response:
-    """Read a page of an inbox, newest first: an owner's for the app's server, for a phone that of its own owner.
+    """Return a page of an inbox, newest first: any owner's for the app's server, its own owner's for a phone.
 
-    With `wait_ms` it answers as soon as something newer than `after` is there, and at the latest when the wait is over,
-    with the page as it is then.
+    With `wait_ms` the answer waits for an item newer than `after`, at most that long, and is the page at that moment.
     """
     if query.wait_ms and query.before is not None:
         raise invalid("wait_ms", "does not go with before: something new is on the first page")
@@ -178,13 +177,13 @@ async def count_inbox(request: Request, query: Annotated[WhoseIn, Query()]) -> R
 
 @router.post("/v1/inbox/read-before", responses={200: {"model": MarkedOut}})
 async def mark_inbox_read(request: Request, what: BeforeIn | None = None) -> Response:
-    """Mark everything in an inbox that came until an instant, or until now, as read."""
+    """Mark all items of an inbox until an instant, or until now, as read."""
     return await _mark_before(request, what, "read")
 
 
 @router.post("/v1/inbox/seen-before", responses={200: {"model": MarkedOut}})
 async def mark_inbox_seen(request: Request, what: BeforeIn | None = None) -> Response:
-    """Mark everything in an inbox that came until an instant, or until now, as seen."""
+    """Mark all items of an inbox until an instant, or until now, as seen."""
     return await _mark_before(request, what, "seen")
 
 
@@ -195,7 +194,7 @@ async def mark_inbox_item(
     mark: Annotated[Mark, Path(description="What is read was seen; what is unseen was not read.")],
     whose: WhoseIn | None = None,
 ) -> Response:
-    """Mark one item of an inbox, or take a mark back; the same mark again changes nothing."""
+    """Mark one item of an inbox, or remove a mark. The same mark again changes nothing."""
     return Json({"marked": await call(request, inboxes.mark, _whose(whose), event_id, mark)})
 
 

@@ -258,11 +258,11 @@ class History(BaseModel):
 async def register_installation(request: Request, installation_id: UUID, body: InstallationBody) -> Response:
     """Register a phone, or refresh it.
 
-    A new one takes an app's token or `X-Relevo-Signature`, made by the app's server for this project, installation,
-    owner, provider and push token, and good once (or open registration, without an owner), and is told its secret;
-    later calls present it: `Authorization: Bearer device_…`. One that exists keeps its secret; with a token or a
-    signature it is told one if it has none, or if `renew_secret` asks for another. A push token that another
-    installation has moves here only with a signature.
+    A new phone needs an app's token, or `X-Relevo-Signature`: the signature of your server over project, installation,
+    owner, provider and push token, valid once. Without owner, open registration needs neither. The answer has the
+    phone's secret, which later calls send: `Authorization: Bearer device_…`. A known phone keeps its secret. With a
+    token or a signature it gets a secret if it has none, or another one by `renew_secret`. A push token of another
+    installation moves here only with a signature.
     """
     removed = dict.fromkeys(
         (name for name in body.removable & body.model_fields_set if getattr(body, name) is None), REMOVE
@@ -276,20 +276,20 @@ async def register_installation(request: Request, installation_id: UUID, body: I
 
 @router.delete("", status_code=204)
 async def delete_installation(request: Request, installation_id: UUID) -> Response:
-    """Forget a phone: its token, owner and preferences are deleted, and what was said to it alone."""
+    """Forget a phone: delete its token, owner and preferences, and the texts of events for this phone alone."""
     await call(request, phones.forget, installation_id)
     return Response(status_code=204)
 
 
 @router.post("/log-out", responses={200: {"model": LoggedOutBody}})
 async def log_out_installation(request: Request, installation_id: UUID) -> Response:
-    """Log a phone out: nothing is sent to it until it registers again, and its secret ends."""
+    """Log a phone out: Relevo sends nothing to it until it registers again, and its secret ends."""
     return Json({"logged_out": await call(request, phones.log_out, installation_id)})
 
 
 @router.post("/complete", responses={200: {"model": CompletedBody}})
 async def complete_installation(request: Request, installation_id: UUID, why: ReasonIn | None = None) -> Response:
-    """Complete everything for a phone until now, as handled elsewhere: waiting pushes end unsent."""
+    """Complete all events for a phone until now, as handled elsewhere: its waiting pushes end unsent."""
     reason = (why or ReasonIn()).reason
     return Json({"completed": await call(request, phones.complete, installation_id, reason)})
 
@@ -306,7 +306,7 @@ async def report_opened(request: Request, installation_id: UUID, opened: OpenedI
 
 @router.get("/preferences", responses={200: {"model": Preferences}})
 async def list_preferences(request: Request, installation_id: UUID) -> Response:
-    """Return what a phone asks for: any one of its preferences that matches is enough."""
+    """Return a phone's preferences. The phone gets an event if any of them matches."""
     found = await call(request, phones.list_preferences, installation_id)
     return Json({"items": found, "next": None})
 
@@ -320,7 +320,7 @@ async def get_preference(request: Request, installation_id: UUID, name: Name) ->
 
 @router.put("/preferences/{name}", responses={200: {"model": NamedPreference}})
 async def set_preference(request: Request, installation_id: UUID, name: Name, body: PreferenceBody) -> Response:
-    """Set one preference of a phone; `default` is the one a new phone has, which asks for all that names no topic."""
+    """Set one preference of a phone. A new phone has `default`, which matches every event without topics."""
     asked = TenderPreference(**dict(body))
     return Json(await call(request, phones.set_preference, installation_id, name, asked))
 
@@ -336,7 +336,10 @@ async def delete_preference(request: Request, installation_id: UUID, name: Name)
 async def list_installation_deliveries(
     request: Request, installation_id: UUID, limit: Limit = 50, cursor: Opaque = None
 ) -> Response:
-    """Return what a phone got, newest first, and why; the phone itself sees what came since it has its owner."""
+    """Return the deliveries to a phone with their reasons, newest first.
+
+    The phone itself sees those since it has its owner.
+    """
     before = min(int(cursor), phones.MOST_IDS) if cursor else phones.MOST_IDS
     rows = await call(request, phones.history, installation_id, before=before, limit=limit)
     items = [_told(request, dict(row)) for row in rows]

@@ -91,7 +91,7 @@ class Acknowledged(BaseModel):
     responses={200: {"model": Subscribed}, 201: {"model": Subscribed, "description": "It is new."}},
 )
 async def subscribe_news(request: Request, subscription: Name, asked: SubscriptionIn) -> Response:
-    """Subscribe to news from now on, or change what a subscription asks for."""
+    """Subscribe to news from now on, or change a subscription."""
     created = await call(request, news.subscribe, subscription, asked.model_dump(exclude_unset=True))
     return Json({"subscription": subscription, "created": created}, 201 if created else 200)
 

@@ -231,9 +231,9 @@ class ReleaseOut(BaseModel):
 
 @router.get("/v1/ops/stats", responses={200: {"model": Stats}})
 async def get_stats(request: Request) -> Response:
-    """Return the queue and the runtime of the whole fleet in numbers, without counting deliveries.
+    """Return numbers on the queue and the runtime of the whole fleet, without counting deliveries.
 
-    Found once a second at most, however often it is asked for: `generated_at` tells when.
+    Relevo computes them at most once a second; `generated_at` is that time.
     """
     return Json(await request.app.state.stats.get())
 
@@ -245,14 +245,14 @@ async def list_audit(
     cursor: Annotated[int | None, Query(ge=1, lt=2**63, description="`next` of the page before.")] = None,
     action: Annotated[Text | None, Query(max_length=100, description="Only this action.")] = None,
 ) -> Response:
-    """Return what operators did, by any face, newest first: who, when, what, with what result."""
+    """Return the actions of operators, newest first: person, time, action and result."""
     rows = await threads_of(request).run(latest_audit, before=cursor, action=action, limit=limit)
     return Json({"items": rows, "next": str(rows[-1]["id"]) if len(rows) == limit else None})
 
 
 @router.post("/v1/ops/cycles/{name}/run", responses={200: {"model": RunAnswer}, **_MISSING})
 async def run_cycle(request: Request, name: Name) -> Response:
-    """Run a cycle once, by the lock that its schedule goes by, within a tick's budget; return how it ended."""
+    """Run a cycle once, under the lock of its schedule and within a tick's budget, and return the outcome."""
     began = time.monotonic()
     reports = await long_work_of(request).run(lambda _database: service.run_beside(app_of(request), name))
     return Json({"summary": _summary(name, reports, round((time.monotonic() - began) * 1000))})
@@ -260,7 +260,7 @@ async def run_cycle(request: Request, name: Name) -> Response:
 
 @router.post("/v1/ops/cycles/{name}/pause", responses={200: {"model": Paused}, **_MISSING})
 async def pause_cycle(request: Request, name: Name, why: PauseIn) -> Response:
-    """Switch a cycle off in the whole fleet; runs in progress come to their end. One that is off keeps its reason."""
+    """Switch a cycle off in the whole fleet. Active runs finish. A cycle that is off already keeps its reason."""
     cycle, source = app_of(request).switch_of(name)
     before = await threads_of(request).run(actions.pause, cycle, why.reason, source=source)
     return Json({"cycle": name, "paused": True, "changed": not before, **before})
@@ -276,7 +276,7 @@ async def resume_cycle(request: Request, name: Name) -> Response:
 
 @router.post("/v1/ops/redrive", responses={200: {"model": RedriveOut}})
 async def redrive_deliveries(request: Request, which: RedriveIn) -> Response:
-    """Send dead letters again, or with `dry_run` only return which; what is past its deadline stays."""
+    """Send dead letters again, or with `dry_run` only return which. Those past their deadline stay."""
     meant = DeadLetters(tuple(which.ids), which.error_code, which.event_id, which.project, which.event_type)
     found = await threads_of(request).run(actions.dead_letters, meant, everything=which.dry_run)
     redriven = 0
@@ -287,7 +287,7 @@ async def redrive_deliveries(request: Request, which: RedriveIn) -> Response:
 
 @router.post("/v1/ops/release", responses={200: {"model": ReleaseOut}, **_MISSING})
 async def release_brake(request: Request, what: ReleaseIn) -> Response:
-    """Release a project that is stopped, or the held events of a type: they are sent, or with `drop` ended."""
+    """Release a stopped project, or the held events of a type: Relevo sends them, or ends them with `drop`."""
     if (what.project is None) == (what.event_type is None):
         raise invalid("project", "either project or event_type must be given")
     if what.project is not None:

@@ -101,35 +101,36 @@ async def list_installations(
     owner: Annotated[Text, Query(min_length=1, max_length=200, description="Whose phones.")],
     limit: Annotated[int, Query(ge=1, le=1_000, description="How many at most.")] = 100,
 ) -> Response:
-    """Return which phones an owner has, newest first; for a token of one project, those that are there."""
+    """Return an owner's phones, newest first. A token of one project gets those in its project."""
     return Json({"items": await call(request, owners.list_phones, owner, limit), "next": None})
 
 
 @router.post("/v1/owners/log-out", responses={200: {"model": LoggedOut}})
 async def log_out_owner(request: Request, whose: OwnerIn) -> Response:
-    """Log an owner out everywhere: nothing is sent to their phones until they register again, and secrets end.
+    """Log an owner out everywhere: Relevo sends nothing to the owner's phones until they register again, and their
+    secrets end.
 
-    A token of one project does so for the phones there.
+    A token of one project logs out the phones in its project.
     """
     return Json({"installations": await call(request, owners.log_out, whose.owner)})
 
 
 @router.post("/v1/owners/complete", responses={200: {"model": OwnerCompleted}})
 async def complete_owner(request: Request, whose: OwnerCompleteIn) -> Response:
-    """Complete everything for an owner until now, as handled on one phone: the other phones get no more of it."""
+    """Complete all events for an owner until now: their unsent pushes to the owner's phones end."""
     return Json({"completed": await call(request, owners.complete, **dict(whose))})
 
 
 @router.post("/v1/owners/attributes", responses={200: {"model": OwnerChanged}})
 async def set_owner_attributes(request: Request, whose: OwnerAttributesIn) -> Response:
-    """Set attributes of an owner, by which events find their phones, also those registered later."""
+    """Set attributes of an owner, by which events choose the owner's phones, also later ones."""
     return Json({"changed": await call(request, owners.set_attributes, **dict(whose))})
 
 
 @router.post("/v1/owners/forget", responses={200: {"model": Forgotten}})
 async def forget_owner(request: Request, whose: OwnerIn) -> Response:
-    """Forget an owner: all phones with their tokens and preferences, and what was said to them alone.
+    """Forget an owner: delete all phones with tokens and preferences, and the texts of events for this owner alone.
 
-    A token of one project forgets the phones and events of that project.
+    A token of one project forgets the owner's phones and events in its project.
     """
     return Json({"installations": await call(request, owners.forget, whose.owner)})

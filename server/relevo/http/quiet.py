@@ -137,7 +137,7 @@ class Caps(BaseModel):
 
 @router.post("/v1/owners/quiet", responses={200: {"model": HoursSet}})
 async def set_owner_quiet(request: Request, body: OwnerHoursIn) -> Response:
-    """Set the quiet hours of an owner's phones, also of those registered later; personal events follow at once."""
+    """Set the quiet hours of an owner's phones, also of later ones. Waiting personal events follow at once."""
     changed = await call(request, quiet.set_quiet, _hours(body), owner=body.owner, project=body.project)
     return Json({"changed": changed} | warnings_of(request, silently=bool(body.windows)))
 
@@ -150,7 +150,7 @@ async def get_project_quiet(request: Request, project: AskedProject = None) -> R
 
 @router.put("/v1/quiet", responses={200: {"model": HoursSet}})
 async def put_project_quiet(request: Request, body: ProjectHoursIn) -> Response:
-    """Set the quiet hours of a project's phones that have no others; waiting personal events follow within seconds."""
+    """Set the quiet hours of a project's phones that have no others. Waiting personal events follow within seconds."""
     changed = await call(request, quiet.set_quiet, _hours(body), project=body.project)
     return Json({"changed": changed} | warnings_of(request, silently=bool(body.windows)))
 
@@ -164,13 +164,13 @@ async def list_caps(request: Request, project: AskedProject = None) -> Response:
 
 @router.put("/v1/caps", responses={200: {"model": Changed}})
 async def put_cap(request: Request, body: CapIn) -> Response:
-    """Set, change or remove a cap; urgent events and mandatory categories neither count nor are held."""
+    """Set, change or remove a cap. Urgent events and mandatory categories neither count nor are held."""
     return Json({"changed": await call(request, quiet.set_cap, **body.model_dump(exclude_unset=True))})
 
 
 @phone_router.get("/quiet", responses={200: {"model": Hours}})
 async def get_quiet(request: Request, installation_id: UUID) -> Response:
-    """Return the quiet hours that hold for a phone, whose they are, and until when it is quiet if it is now."""
+    """Return the quiet hours that apply to a phone, whose they are, and until when they last if they are active now."""
     return Json(await call(request, quiet.get_phone_quiet, installation_id))
 
 

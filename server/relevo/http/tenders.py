@@ -90,7 +90,10 @@ class Choices(BaseModel):
 
 @router.get("/v1/licitaciones", responses={200: {"model": Tenders}})
 async def list_tenders(request: Request, asked: Annotated[Filters, Query()]) -> Response:
-    """List tenders, newest first, that fit all that is given. Go on until `next` is null: a page may be short."""
+    """List the tenders that match all given parameters, newest first.
+
+    Continue until `next` is null: a page may be short.
+    """
     await _admit(request)
     before_at, before_id = _place(asked.cursor)
     filters = asked.model_dump(exclude={"cursor", "q"}) | {"text": asked.q}

@@ -98,7 +98,7 @@ _MISSING = missing("The type, or that version of it, has no texts.")
     "/v1/words", responses={200: {"model": SavedBody}, 201: {"model": SavedBody, "description": "It is a new version."}}
 )
 async def save_words(request: Request, asked: WordsIn) -> Response:
-    """Save what an event type says as its next version, if every language renders with the sample and fits.
+    """Save an event type's texts as its next version, if every language renders with the sample and fits.
 
     A type may get 100 new versions within 24 hours, all types together 1,000.
     """
@@ -127,15 +127,15 @@ async def get_words(
     event_type: str,
     version: Annotated[int | None, Query(ge=1, lt=2**31, description="The current one if left out.")] = None,
 ) -> Response:
-    """Read a version of what an event type says."""
+    """Return a version of an event type's texts."""
     return Json(_told(await threads_of(request).run(words.show, event_type, version)))
 
 
 @router.post("/v1/words/preview", responses={200: {"model": PreviewBody}})
 async def preview_words(request: Request, asked: PreviewIn) -> Response:
-    """Check what an event type would say as if it were saved, and show how it looks in every language.
+    """Check texts as if they were saved, and show how they look in every language.
 
-    A process renders one preview at a time; one that waited two seconds is answered 503 with Retry-After.
+    A process renders one preview at a time; a call that waited two seconds gets 503 with Retry-After.
     """
     providers = await threads_of(request).run_statement(words.providers_of)
     shown = await rendering_of(request).call(_preview, asked, providers)

@@ -135,7 +135,7 @@ export class RelevoClient {
     return (await this.http.send<api.SetAttributesData, api.Changed>("POST", url, call)).changed;
   }
 
-  /** Log a phone out: nothing is sent to it until it registers again, and its secret ends. */
+  /** Log a phone out: Relevo sends nothing to it until it registers again, and its secret ends. */
   async logOut(installationId: string, as: As = {}): Promise<boolean> {
     const call = { path: { installation_id: installationId }, ...as, repeatable: true };
     const url = "/v1/installations/{installation_id}/log-out";
@@ -155,7 +155,7 @@ export class RelevoClient {
     return (await this.http.send<api.ReportOpenedData, api.OpenedBody>("POST", url, call)).outcome;
   }
 
-  /** List the categories, and what the phone's owner chose of them. */
+  /** List the categories, with the choices of the phone's owner. */
   async categories(installationId: string, locale?: string, as: As = {}): Promise<api.CategoryBody[]> {
     const call = { path: { installation_id: installationId }, query: { locale }, ...as };
     const url = "/v1/installations/{installation_id}/choices";
