@@ -28,13 +28,14 @@ phone_router = APIRouter(prefix=INSTALLATION, route_class=PhoneRoute, tags=["dev
 
 _GOES_ON_S = 600.0
 _MOST_EXPORTS = 1_000
-Project = Annotated[Text, Field(min_length=1, max_length=200, description="`default` unless it is said.")]
+Project = Annotated[Text, Field(min_length=1, max_length=200, description="Default: `default`.")]
 AskedLocale = Annotated[
-    Text | None, Query(min_length=1, max_length=35, description="Of the texts, such as es-CL; English if none is near.")
+    Text | None,
+    Query(min_length=1, max_length=35, description="The language of the texts, such as es-CL. Default: English."),
 ]
 Name = Annotated[Text, Path(min_length=1, max_length=100, description="The category.")]
-Words = Annotated[Text, Field(min_length=1, max_length=2_000, description="What the person was shown.")]
-Channel = Annotated[Literal["push", "web"], Field(description="Phones or browsers; both if it is left out.")]
+Words = Annotated[Text, Field(min_length=1, max_length=2_000, description="The text that the person saw.")]
+Channel = Annotated[Literal["push", "web"], Field(description="Phones (push) or browsers (web). Default: both.")]
 
 
 class CategoryText(Body):
@@ -163,8 +164,10 @@ class Exports:
 @router.get("/v1/categories", responses={200: {"model": Categories}})
 async def list_categories(
     request: Request,
-    owner: Annotated[Text | None, Query(min_length=1, max_length=200, description="Whose choices.")] = None,
-    project: Annotated[Text | None, Query(min_length=1, max_length=200, description="Where they hold.")] = None,
+    owner: Annotated[Text | None, Query(min_length=1, max_length=200, description="The owner of the choices.")] = None,
+    project: Annotated[
+        Text | None, Query(min_length=1, max_length=200, description="The project of the choices.")
+    ] = None,
     locale: AskedLocale = None,
 ) -> Response:
     """List the categories that people may choose, with an owner's choices."""

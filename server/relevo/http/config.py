@@ -54,7 +54,7 @@ class NewToken(BaseModel):
 
     project: str | None
     name: str
-    secret: str = Field(description="Told this once, and kept nowhere.")
+    secret: str = Field(description="Returned only once, and stored nowhere.")
 
 
 class ConfigApplied(ConfigPlan):

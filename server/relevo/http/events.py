@@ -42,11 +42,11 @@ LEFT = 499  # nobody hears it
 
 
 EventId = Annotated[int, Path(ge=1, lt=2**63)]
-WaitMs = Annotated[int | None, Query(ge=0, le=MAX_WAIT_MS, description="How long to wait at most, in ms.")]
+WaitMs = Annotated[int | None, Query(ge=0, le=MAX_WAIT_MS, description="The longest wait, in ms.")]
 FormerWaitMs = Annotated[int | None, Query(alias="waitMs", ge=0, le=MAX_WAIT_MS, include_in_schema=False)]
 """The parameter's former name."""
 Until = Annotated[
-    Literal["sent", "confirmed"], Query(description="Whether to wait until all is sent, or confirmed by receipts.")
+    Literal["sent", "confirmed"], Query(description="Wait until everything is sent, or confirmed by receipts.")
 ]
 
 
@@ -68,7 +68,7 @@ class EventIn(BaseModel):
         None,
         min_length=1,
         max_length=300,
-        description="The same type and key again is the same event; or Idempotency-Key.",
+        description="The same type and key again is the same event. The header Idempotency-Key may carry the key.",
         json_schema_extra=event_schema.SOMETHING,
     )
     title: Text | None = Field(None, max_length=500)
@@ -157,17 +157,19 @@ class PreviewOut(BaseModel):
     """The reach of an event."""
 
     count: int
-    exact: bool = Field(description="Whether that was counted; beyond some 10,000 it is an estimate.")
-    at_least: int = Field(description="Of an estimate the lower bound, which holds nineteen times of twenty.")
-    at_most: int = Field(description="Of an estimate the upper bound: few who registered together are easily missed.")
-    waiting: int = Field(description="How many have quiet hours then, and would get it later.")
-    capped: int = Field(description="How many were sent as much as their caps allow, and would find it in the inbox.")
-    to_digest: int = Field(description="How many were sent as much as their caps allow: told in the next digest.")
-    batched: int = Field(description="How many would be told together with others of its kind, for its type gathers.")
+    exact: bool = Field(description="Whether `count` is exact. Beyond some 10,000 it is an estimate.")
+    at_least: int = Field(description="The lower bound of an estimate, right 19 times of 20.")
+    at_most: int = Field(
+        description="The upper bound of an estimate, which easily misses a few phones that registered together."
+    )
+    waiting: int = Field(description="Phones in quiet hours then, which would get it later.")
+    capped: int = Field(description="Phones above a cap, which would find it in the inbox.")
+    to_digest: int = Field(description="Phones above a cap, which would get it in the next digest.")
+    batched: int = Field(description="Phones that would get it in a batch with others of its type.")
     sample: list[UUID]
     unknown_installations: list[UUID]
-    warnings: list[str] = Field(description="What of the event would not reach some of these phones as it is.")
-    digested: int = Field(description="How many more are told in a digest; of many an estimate.")
+    warnings: list[str] = Field(description="Parts of the event that would not reach some of these phones unchanged.")
+    digested: int = Field(description="Further phones, which would get it in a digest; an estimate if they are many.")
 
 
 class EventOut(BaseModel):
@@ -184,7 +186,7 @@ class EventOut(BaseModel):
     )
     deliveries: Counts
     counts: FormerCounts
-    event: dict[str, Any] = Field(description="As the SQL functions return it.")
+    event: dict[str, Any] = Field(description="The event, as the SQL functions return it.")
     retry_after_ms: int | None = Field(None, description="With PENDING: when to ask again.")
     error: str | None = Field(None, description="With FAILED: EVENT_NOT_SENT.")
     enqueued: EnqueuedOut | None = Field(None, description="With POST: whether it was new.")
@@ -211,7 +213,7 @@ class ChangedOut(BaseModel):
 
     changed: Literal[True]
     event_id: int
-    event: dict[str, Any] = Field(description="As the SQL functions return it.")
+    event: dict[str, Any] = Field(description="The event, as the SQL functions return it.")
 
 
 class CompleteIn(Body):
@@ -402,7 +404,7 @@ async def complete_event(request: Request, event_id: EventId, how: CompleteIn | 
 async def list_event_deliveries(
     request: Request,
     event_id: EventId,
-    limit: Annotated[int, Query(ge=1, le=200, description="How many at most.")] = 50,
+    limit: Annotated[int, Query(ge=1, le=200, description="The maximum number of items.")] = 50,
     cursor: Annotated[UUID | None, Query(description="`next` of the page before.")] = None,
 ) -> Response:
     """Return the state of each delivery of an event, by installation."""

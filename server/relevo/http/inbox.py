@@ -46,10 +46,12 @@ _ASKED = {"status", "category", "event_type", "before", "limit", "locale", "dige
 class WhoseIn(Body):
     """The inbox to read. A phone leaves out owner and installation_id."""
 
-    owner: Text200 | None = Field(None, description="Whose inbox; not for phones, whose secret says it.")
-    installation_id: UUID | None = Field(None, description="Of an installation without owner; not for phones.")
+    owner: Text200 | None = Field(
+        None, description="The owner of the inbox. Not for phones, which their secret identifies."
+    )
+    installation_id: UUID | None = Field(None, description="An installation without owner. Not for phones.")
     project: Text200 | None = Field(
-        None, description="Needed where the owner has phones in several projects; not for phones."
+        None, description="Required if the owner has phones in several projects. Not for phones."
     )
 
 
@@ -68,11 +70,11 @@ class InboxItemOut(BaseModel):
     title: str
     body: str
     data: dict[str, Any]
-    at: str = Field(description="When it came.")
+    at: str = Field(description="The time of its arrival.")
     seen_at: str | None
     read_at: str | None
     archived_at: str | None
-    cursor: str = Field(description="Its place: `before` goes on from here.")
+    cursor: str = Field(description="The item's position: pass it as `before` to continue from here.")
 
 
 class InboxOut(Exact):
@@ -80,7 +82,7 @@ class InboxOut(Exact):
 
     items: list[InboxItemOut]
     next: str | None = Field(description="`before` of the next page; null if this is the last. A page may be short.")
-    newest: str = Field(description="The place of its first item: `after`, to wait for something newer.")
+    newest: str = Field(description="The position of the first item: pass it as `after` to wait for newer items.")
 
 
 class InboxCountsOut(BaseModel):
@@ -99,18 +101,18 @@ class MarkedOut(BaseModel):
 class InboxQuery(WhoseIn):
     """The inbox, and which of its items."""
 
-    status: Status = Field("current", description="Which items: `current` is all that were not archived.")
-    category: Text100 | None = Field(None, description="Of this category alone.")
+    status: Status = Field("current", description="Which items; `current` means all that are not archived.")
+    category: Text100 | None = Field(None, description="Only this category.")
     event_type: Text | None = Field(
-        None, alias="type", min_length=1, max_length=100, description="Of this event type alone."
+        None, alias="type", min_length=1, max_length=100, description="Only this event type."
     )
     before: str | None = Field(None, pattern=_PLACE, description="`next` of the page before.")
-    limit: int = Field(50, ge=1, le=MOST_AT_ONCE, description="How many at most.")
+    limit: int = Field(50, ge=1, le=MOST_AT_ONCE, description="The maximum number of items.")
     locale: Text | None = Field(
         None,
         min_length=1,
         max_length=35,
-        description="In which words, such as es-CL; else the newest phone's.",
+        description="The language of the texts, such as es-CL. Default: that of the newest phone with one.",
     )
     digest: int | None = Field(
         None,
@@ -119,7 +121,7 @@ class InboxQuery(WhoseIn):
         description="What a digest told, by the notificationEventId of its push; the best first.",
     )
     after: str | None = Field(None, pattern=_PLACE, description="`newest` of the page that is known, with `wait_ms`.")
-    wait_ms: int | None = Field(None, ge=0, le=MAX_WAIT_MS, description="How long to wait at most, in ms.")
+    wait_ms: int | None = Field(None, ge=0, le=MAX_WAIT_MS, description="The longest wait, in ms.")
 
 
 @router.get("/v1/inbox", responses={200: {"model": InboxOut}})

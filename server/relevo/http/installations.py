@@ -91,7 +91,7 @@ def _signed_fields(body: bytes) -> dict[str, Any]:
 
 Name = Annotated[Text, Path(min_length=1, max_length=100, description="The preference's name.")]
 Opaque = Annotated[str | None, Query(pattern="^[0-9]{1,19}$", description="`next` of the page before.")]
-Limit = Annotated[int, Query(ge=1, le=200, description="How many at most.")]
+Limit = Annotated[int, Query(ge=1, le=200, description="The maximum number of items.")]
 MISSING = missing("It is not there, or not for this caller to see.")
 router = APIRouter(prefix=INSTALLATION, route_class=PhoneRoute, tags=["devices"], responses=MISSING)
 
@@ -108,7 +108,7 @@ class InstallationBody(Body):
         None,
         description=f"The push token: {listed((each.token.words for each in SERVICES.values()), ', or ')}.",
     )
-    project: Text200 | None = Field(None, description="It stays in its project.")
+    project: Text200 | None = Field(None, description="The project of a new phone. A known phone stays in its project.")
     provider: Annotated[Text, Field(min_length=1, max_length=40)] | None = Field(
         None,
         description=f"The push service: `{EXPO}` (the usual one), {listed(f'`{name}`' for name in NATIVE)}; another "
@@ -124,9 +124,7 @@ class InstallationBody(Body):
     timezone: Text64 | None = Field(
         None, description="The time zone it is in, by its IANA name, such as America/Santiago. Null removes it."
     )
-    owner: Text200 | None = Field(
-        None, description="Whose phone it is; with a token or a signature of the app's alone."
-    )
+    owner: Text200 | None = Field(None, description="The phone's owner. It needs a token or a signature of the app.")
     push_capable: StrictBool = True
     permission: Literal["granted", "denied", "undetermined"] = "granted"
     opt_outs: list[Text100] | None = Field(None, max_length=100)
@@ -139,7 +137,7 @@ class InstallationBody(Body):
     )
     renew_secret: StrictBool = Field(
         False,
-        description="Whether a phone that has a secret is given another; with a token or a signature of the app's.",
+        description="Return another secret for a phone that has one. It needs a token or a signature of the app.",
     )
 
 
@@ -148,7 +146,9 @@ class RegisteredBody(BaseModel):
 
     installation_id: UUID
     created: bool
-    secret: str | None = Field(description="Told this once; null where the former one holds, and for webhooks.")
+    secret: str | None = Field(
+        description="Returned only once; null if the former secret stays valid, and for webhooks."
+    )
 
 
 class ReasonIn(Body):
@@ -175,10 +175,10 @@ class OpenedIn(Body):
     delivery_id: Id = Field(description="`notificationDeliveryId` of the push's data.")
     at: Instant | None = Field(
         None,
-        description="When; now unless it is said. It counts as neither before the push was sent nor in the future.",
+        description="The instant of the tap. Default: now. Relevo moves it between the sending of the push and now.",
     )
     action: Annotated[Text, Field(min_length=1, max_length=opens.MOST_OF_ACTION)] | None = Field(
-        None, description="The button; left out for a tap on the push itself."
+        None, description="The button. Omit it for a tap on the push itself."
     )
 
 

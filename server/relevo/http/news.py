@@ -38,10 +38,11 @@ class SubscriptionIn(Body):
         "event.finished either.",
     )
     project: Text200 | None = Field(
-        None, description="Of whose phones; null: of all. A token of one project has its own."
+        None,
+        description="Only news of this project's phones; null: of all. A token of one project has its own.",
     )
     webhook: Text200 | None = Field(
-        None, description="The name in WEBHOOKS_FILE they are sent to; null: they are read here."
+        None, description="The webhook of WEBHOOKS_FILE that gets the news; null: your app reads them."
     )
 
 
@@ -102,9 +103,9 @@ async def read_news(
     subscription: Name,
     after: Annotated[
         int | None,
-        Query(ge=0, lt=2**63, description="Behind which position; behind what was acknowledged if left out."),
+        Query(ge=0, lt=2**63, description="The position after which to read. Default: the acknowledged one."),
     ] = None,
-    limit: Annotated[int, Query(ge=1, le=MOST_AT_ONCE, description="How many at most.")] = 100,
+    limit: Annotated[int, Query(ge=1, le=MOST_AT_ONCE, description="The maximum number of items.")] = 100,
 ) -> Response:
     """Read the next news of a subscription, oldest first; each comes until it is acknowledged."""
     items = [vars(each) for each in await call(request, news.read, subscription, after, limit)]

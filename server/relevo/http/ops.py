@@ -23,7 +23,7 @@ from relevo.operators.audit import latest as latest_audit
 router = APIRouter(route_class=Guarded, tags=["operators"])
 _MISSING = missing("What was named is not there.")
 
-Limit = Annotated[int, Query(ge=1, le=200, description="How many at most.")]
+Limit = Annotated[int, Query(ge=1, le=200, description="The maximum number of items.")]
 Name = Annotated[str, Path(min_length=1, max_length=200, description="A cycle, or one source of it: ingest:folder.")]
 
 
@@ -56,9 +56,9 @@ class Queue(BaseModel):
     due_now: int
     due_now_is_at_least: bool = Field(description="Whether more is due than was counted.")
     oldest_pending_age_seconds: float | None
-    stuck_processing: int = Field(description="Held by claims that have expired.")
-    pending: int = Field(description="Waiting, retries included, and held by nobody.")
-    processing: int = Field(description="Held by claims that live.")
+    stuck_processing: int = Field(description="In expired claims.")
+    pending: int = Field(description="Waiting, retries included, and in no claim.")
+    processing: int = Field(description="In live claims.")
     sent: int = Field(description="Sent, confirmed or not.")
     failed: int = Field(description="Dead letters.")
     expired: int
@@ -66,7 +66,7 @@ class Queue(BaseModel):
     skipped: int
     cancelled: int
     unknown: int
-    statuses: dict[str, int] = Field(description="By the status that is stored.")
+    statuses: dict[str, int] = Field(description="By stored status.")
 
 
 class LastError(BaseModel):

@@ -17,7 +17,9 @@ from relevo.verbs import owners
 
 router = APIRouter(route_class=Guarded, tags=["owners"])
 
-Owner = Annotated[Text, Field(min_length=1, max_length=200, description="As the app registered their phones.")]
+Owner = Annotated[
+    Text, Field(min_length=1, max_length=200, description="The owner's name, as the app registered the phones.")
+]
 
 
 class OwnerIn(Body):
@@ -98,8 +100,8 @@ class OwnedInstallations(BaseModel):
 @router.get("/v1/installations", responses={200: {"model": OwnedInstallations}})
 async def list_installations(
     request: Request,
-    owner: Annotated[Text, Query(min_length=1, max_length=200, description="Whose phones.")],
-    limit: Annotated[int, Query(ge=1, le=1_000, description="How many at most.")] = 100,
+    owner: Annotated[Text, Query(min_length=1, max_length=200, description="The owner of the phones.")],
+    limit: Annotated[int, Query(ge=1, le=1_000, description="The maximum number of items.")] = 100,
 ) -> Response:
     """Return an owner's phones, newest first. A token of one project gets those in its project."""
     return Json({"items": await call(request, owners.list_phones, owner, limit), "next": None})

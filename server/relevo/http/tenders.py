@@ -62,7 +62,7 @@ class Tenders(BaseModel):
 class Filters(Exact):
     """Which tenders: those that fit all that is given."""
 
-    limit: int = Field(50, ge=1, le=200, description="How many at most.")
+    limit: int = Field(50, ge=1, le=200, description="The maximum number of items.")
     cursor: str | None = Field(None, pattern=_CURSOR, description="`next` of the page before.")
     region: Text | None = Field(None, min_length=1, max_length=200)
     tipo: Text | None = Field(None, min_length=1, max_length=100)

@@ -34,7 +34,9 @@ class WordsIn(Body):
     """The texts of an event type in all its languages."""
 
     type: Text100
-    default: Text35 | None = Field(None, description="The locale that is shown where no other fits; one alone is it.")
+    default: Text35 | None = Field(
+        None, description="The locale for phones that no other locale fits. With one locale it is that one."
+    )
     arguments: dict[str, str | int | float] = Field(
         default_factory=dict,
         json_schema_extra={"propertyNames": {"pattern": f"^{NAME.pattern}$"}},
@@ -45,7 +47,7 @@ class WordsIn(Body):
         min_length=1,
         max_length=MOST_LOCALES,
         json_schema_extra={"propertyNames": {"pattern": f"^{LOCALE.pattern}$"}},
-        description="By locale; a locale instead of a text: the same words, with numbers and dates as they are there.",
+        description="By locale: a text, or another locale whose words it takes, with its own numbers and dates.",
     )
 
 
@@ -55,7 +57,7 @@ class PreviewIn(WordsIn):
     given: dict[str, str | int | float] = Field(
         default_factory=dict, max_length=MOST_ARGUMENTS, description="Arguments in place of the samples."
     )
-    timezone: Text64 | None = Field(None, description="Where the phone is; UTC if not given.")
+    timezone: Text64 | None = Field(None, description="The phone's time zone. Default: UTC.")
 
 
 class SavedBody(BaseModel):

@@ -51,19 +51,19 @@ export type BeforeIn = {
     /**
      * Owner
      *
-     * Whose inbox; not for phones, whose secret says it.
+     * The owner of the inbox. Not for phones, which their secret identifies.
      */
     owner?: string;
     /**
      * Installation Id
      *
-     * Of an installation without owner; not for phones.
+     * An installation without owner. Not for phones.
      */
     installation_id?: string;
     /**
      * Project
      *
-     * Needed where the owner has phones in several projects; not for phones.
+     * Required if the owner has phones in several projects. Not for phones.
      */
     project?: string;
     /**
@@ -83,7 +83,7 @@ export type BlockIn = {
     /**
      * Owner
      *
-     * As the app registered their phones.
+     * The owner's name, as the app registered the phones.
      */
     owner: string;
     /**
@@ -213,7 +213,7 @@ export type CapIn = {
     /**
      * Project
      *
-     * `default` unless it is said.
+     * Default: `default`.
      */
     project?: string;
 };
@@ -389,7 +389,7 @@ export type ChangedOut = {
     /**
      * Event
      *
-     * As the SQL functions return it.
+     * The event, as the SQL functions return it.
      */
     event: {
         [key: string]: unknown;
@@ -409,13 +409,13 @@ export type ChoiceIn = {
     /**
      * Channel
      *
-     * Phones or browsers; both if it is left out.
+     * Phones (push) or browsers (web). Default: both.
      */
     channel?: 'push' | 'web';
     /**
      * Words
      *
-     * What the person was shown.
+     * The text that the person saw.
      */
     words?: string;
     /**
@@ -425,7 +425,7 @@ export type ChoiceIn = {
     /**
      * Owner
      *
-     * As the app registered their phones.
+     * The owner's name, as the app registered the phones.
      */
     owner: string;
     /**
@@ -435,7 +435,7 @@ export type ChoiceIn = {
     /**
      * Project
      *
-     * `default` unless it is said.
+     * Default: `default`.
      */
     project?: string;
 };
@@ -721,7 +721,7 @@ export type EventIn = ({
     /**
      * Key
      *
-     * The same type and key again is the same event; or Idempotency-Key.
+     * The same type and key again is the same event. The header Idempotency-Key may carry the key.
      */
     key?: string | null;
     /**
@@ -902,7 +902,7 @@ export type EventOut = {
     /**
      * Event
      *
-     * As the SQL functions return it.
+     * The event, as the SQL functions return it.
      */
     event: {
         [key: string]: unknown;
@@ -1392,7 +1392,7 @@ export type ExportIn = {
     /**
      * Owner
      *
-     * As the app registered their phones.
+     * The owner's name, as the app registered the phones.
      */
     owner: string;
     /**
@@ -1659,7 +1659,7 @@ export type InboxItemOut = {
     /**
      * At
      *
-     * When it came.
+     * The time of its arrival.
      */
     at: string;
     /**
@@ -1677,7 +1677,7 @@ export type InboxItemOut = {
     /**
      * Cursor
      *
-     * Its place: `before` goes on from here.
+     * The item's position: pass it as `before` to continue from here.
      */
     cursor: string;
 };
@@ -1701,7 +1701,7 @@ export type InboxOut = {
     /**
      * Newest
      *
-     * The place of its first item: `after`, to wait for something newer.
+     * The position of the first item: pass it as `after` to wait for newer items.
      */
     newest: string;
 };
@@ -1723,7 +1723,7 @@ export type InstallationBody = {
     /**
      * Project
      *
-     * It stays in its project.
+     * The project of a new phone. A known phone stays in its project.
      */
     project?: string;
     /**
@@ -1757,7 +1757,7 @@ export type InstallationBody = {
     /**
      * Owner
      *
-     * Whose phone it is; with a token or a signature of the app's alone.
+     * The phone's owner. It needs a token or a signature of the app.
      */
     owner?: string;
     /**
@@ -1783,7 +1783,7 @@ export type InstallationBody = {
     /**
      * Renew Secret
      *
-     * Whether a phone that has a secret is given another; with a token or a signature of the app's.
+     * Return another secret for a phone that has one. It needs a token or a signature of the app.
      */
     renew_secret?: boolean;
 };
@@ -1861,7 +1861,7 @@ export type KeyedEventIn = ({
     /**
      * Key
      *
-     * The same type and key again is the same event; or Idempotency-Key.
+     * The same type and key again is the same event. The header Idempotency-Key may carry the key.
      */
     key?: string | null;
     /**
@@ -2228,13 +2228,13 @@ export type OpenedIn = {
     /**
      * At
      *
-     * When; now unless it is said. It counts as neither before the push was sent nor in the future.
+     * The instant of the tap. Default: now. Relevo moves it between the sending of the push and now.
      */
     at?: string;
     /**
      * Action
      *
-     * The button; left out for a tap on the push itself.
+     * The button. Omit it for a tap on the push itself.
      */
     action?: string;
 };
@@ -2340,7 +2340,7 @@ export type OwnerAttributesIn = {
     /**
      * Owner
      *
-     * As the app registered their phones.
+     * The owner's name, as the app registered the phones.
      */
     owner: string;
     /**
@@ -2378,7 +2378,7 @@ export type OwnerCompleteIn = {
     /**
      * Owner
      *
-     * As the app registered their phones.
+     * The owner's name, as the app registered the phones.
      */
     owner: string;
     /**
@@ -2413,13 +2413,13 @@ export type OwnerHoursIn = unknown & {
     /**
      * Owner
      *
-     * As the app registered their phones.
+     * The owner's name, as the app registered the phones.
      */
     owner: string;
     /**
      * Project
      *
-     * `default` unless it is said.
+     * Default: `default`.
      */
     project?: string;
 };
@@ -2433,7 +2433,7 @@ export type OwnerIn = {
     /**
      * Owner
      *
-     * As the app registered their phones.
+     * The owner's name, as the app registered the phones.
      */
     owner: string;
 };
@@ -2479,13 +2479,13 @@ export type PhoneChoiceIn = {
     /**
      * Channel
      *
-     * Phones or browsers; both if it is left out.
+     * Phones (push) or browsers (web). Default: both.
      */
     channel?: 'push' | 'web';
     /**
      * Words
      *
-     * What the person was shown.
+     * The text that the person saw.
      */
     words?: string;
     /**
@@ -2606,7 +2606,7 @@ export type PreviewIn = {
     /**
      * Default
      *
-     * The locale that is shown where no other fits; one alone is it.
+     * The locale for phones that no other locale fits. With one locale it is that one.
      */
     default?: string;
     /**
@@ -2620,7 +2620,7 @@ export type PreviewIn = {
     /**
      * Texts
      *
-     * By locale; a locale instead of a text: the same words, with numbers and dates as they are there.
+     * By locale: a text, or another locale whose words it takes, with its own numbers and dates.
      */
     texts: {
         [key: string]: TextIn | string;
@@ -2636,7 +2636,7 @@ export type PreviewIn = {
     /**
      * Timezone
      *
-     * Where the phone is; UTC if not given.
+     * The phone's time zone. Default: UTC.
      */
     timezone?: string;
 };
@@ -2654,43 +2654,43 @@ export type PreviewOut = {
     /**
      * Exact
      *
-     * Whether that was counted; beyond some 10,000 it is an estimate.
+     * Whether `count` is exact. Beyond some 10,000 it is an estimate.
      */
     exact: boolean;
     /**
      * At Least
      *
-     * Of an estimate the lower bound, which holds nineteen times of twenty.
+     * The lower bound of an estimate, right 19 times of 20.
      */
     at_least: number;
     /**
      * At Most
      *
-     * Of an estimate the upper bound: few who registered together are easily missed.
+     * The upper bound of an estimate, which easily misses a few phones that registered together.
      */
     at_most: number;
     /**
      * Waiting
      *
-     * How many have quiet hours then, and would get it later.
+     * Phones in quiet hours then, which would get it later.
      */
     waiting: number;
     /**
      * Capped
      *
-     * How many were sent as much as their caps allow, and would find it in the inbox.
+     * Phones above a cap, which would find it in the inbox.
      */
     capped: number;
     /**
      * To Digest
      *
-     * How many were sent as much as their caps allow: told in the next digest.
+     * Phones above a cap, which would get it in the next digest.
      */
     to_digest: number;
     /**
      * Batched
      *
-     * How many would be told together with others of its kind, for its type gathers.
+     * Phones that would get it in a batch with others of its type.
      */
     batched: number;
     /**
@@ -2704,13 +2704,13 @@ export type PreviewOut = {
     /**
      * Warnings
      *
-     * What of the event would not reach some of these phones as it is.
+     * Parts of the event that would not reach some of these phones unchanged.
      */
     warnings: Array<string>;
     /**
      * Digested
      *
-     * How many more are told in a digest; of many an estimate.
+     * Further phones, which would get it in a digest; an estimate if they are many.
      */
     digested: number;
 };
@@ -2769,7 +2769,7 @@ export type ProjectHoursIn = unknown & {
     /**
      * Project
      *
-     * `default` unless it is said.
+     * Default: `default`.
      */
     project?: string;
 };
@@ -2803,7 +2803,7 @@ export type RegisteredBody = {
     /**
      * Secret
      *
-     * Told this once; null where the former one holds, and for webhooks.
+     * Returned only once; null if the former secret stays valid, and for webhooks.
      */
     secret: string | null;
 };
@@ -2859,13 +2859,13 @@ export type SubscriptionIn = {
     /**
      * Project
      *
-     * Of whose phones; null: of all. A token of one project has its own.
+     * Only news of this project's phones; null: of all. A token of one project has its own.
      */
     project?: string | null;
     /**
      * Webhook
      *
-     * The name in WEBHOOKS_FILE they are sent to; null: they are read here.
+     * The webhook of WEBHOOKS_FILE that gets the news; null: your app reads them.
      */
     webhook?: string | null;
 };
@@ -3073,19 +3073,19 @@ export type WhoseIn = {
     /**
      * Owner
      *
-     * Whose inbox; not for phones, whose secret says it.
+     * The owner of the inbox. Not for phones, which their secret identifies.
      */
     owner?: string;
     /**
      * Installation Id
      *
-     * Of an installation without owner; not for phones.
+     * An installation without owner. Not for phones.
      */
     installation_id?: string;
     /**
      * Project
      *
-     * Needed where the owner has phones in several projects; not for phones.
+     * Required if the owner has phones in several projects. Not for phones.
      */
     project?: string;
 };
@@ -3173,7 +3173,7 @@ export type WordsIn = {
     /**
      * Default
      *
-     * The locale that is shown where no other fits; one alone is it.
+     * The locale for phones that no other locale fits. With one locale it is that one.
      */
     default?: string;
     /**
@@ -3187,7 +3187,7 @@ export type WordsIn = {
     /**
      * Texts
      *
-     * By locale; a locale instead of a text: the same words, with numbers and dates as they are there.
+     * By locale: a text, or another locale whose words it takes, with its own numbers and dates.
      */
     texts: {
         [key: string]: TextIn | string;
@@ -3371,13 +3371,13 @@ export type FindEventData = {
         /**
          * Wait Ms
          *
-         * How long to wait at most, in ms.
+         * The longest wait, in ms.
          */
         wait_ms?: number | null;
         /**
          * Until
          *
-         * Whether to wait until all is sent, or confirmed by receipts.
+         * Wait until everything is sent, or confirmed by receipts.
          */
         until?: 'sent' | 'confirmed';
     };
@@ -3445,13 +3445,13 @@ export type EnqueueEventData = {
         /**
          * Wait Ms
          *
-         * How long to wait at most, in ms.
+         * The longest wait, in ms.
          */
         wait_ms?: number | null;
         /**
          * Until
          *
-         * Whether to wait until all is sent, or confirmed by receipts.
+         * Wait until everything is sent, or confirmed by receipts.
          */
         until?: 'sent' | 'confirmed';
     };
@@ -3684,13 +3684,13 @@ export type GetEventData = {
         /**
          * Wait Ms
          *
-         * How long to wait at most, in ms.
+         * The longest wait, in ms.
          */
         wait_ms?: number | null;
         /**
          * Until
          *
-         * Whether to wait until all is sent, or confirmed by receipts.
+         * Wait until everything is sent, or confirmed by receipts.
          */
         until?: 'sent' | 'confirmed';
     };
@@ -3869,7 +3869,7 @@ export type ListEventDeliveriesData = {
         /**
          * Limit
          *
-         * How many at most.
+         * The maximum number of items.
          */
         limit?: number;
         /**
@@ -4231,13 +4231,13 @@ export type ListInstallationsData = {
         /**
          * Owner
          *
-         * Whose phones.
+         * The owner of the phones.
          */
         owner: string;
         /**
          * Limit
          *
-         * How many at most.
+         * The maximum number of items.
          */
         limit?: number;
     };
@@ -4465,19 +4465,19 @@ export type ListCategoriesData = {
         /**
          * Owner
          *
-         * Whose choices.
+         * The owner of the choices.
          */
         owner?: string | null;
         /**
          * Project
          *
-         * Where they hold.
+         * The project of the choices.
          */
         project?: string | null;
         /**
          * Locale
          *
-         * Of the texts, such as es-CL; English if none is near.
+         * The language of the texts, such as es-CL. Default: English.
          */
         locale?: string | null;
     };
@@ -4762,7 +4762,7 @@ export type ListChoicesData = {
         /**
          * Locale
          *
-         * Of the texts, such as es-CL; English if none is near.
+         * The language of the texts, such as es-CL. Default: English.
          */
         locale?: string | null;
     };
@@ -5316,13 +5316,13 @@ export type ReadNewsData = {
         /**
          * After
          *
-         * Behind which position; behind what was acknowledged if left out.
+         * The position after which to read. Default: the acknowledged one.
          */
         after?: number | null;
         /**
          * Limit
          *
-         * How many at most.
+         * The maximum number of items.
          */
         limit?: number;
     };
@@ -6191,7 +6191,7 @@ export type ListInstallationDeliveriesData = {
         /**
          * Limit
          *
-         * How many at most.
+         * The maximum number of items.
          */
         limit?: number;
         /**
@@ -6249,37 +6249,37 @@ export type ReadInboxData = {
         /**
          * Owner
          *
-         * Whose inbox; not for phones, whose secret says it.
+         * The owner of the inbox. Not for phones, which their secret identifies.
          */
         owner?: string | null;
         /**
          * Installation Id
          *
-         * Of an installation without owner; not for phones.
+         * An installation without owner. Not for phones.
          */
         installation_id?: string | null;
         /**
          * Project
          *
-         * Needed where the owner has phones in several projects; not for phones.
+         * Required if the owner has phones in several projects. Not for phones.
          */
         project?: string | null;
         /**
          * Status
          *
-         * Which items: `current` is all that were not archived.
+         * Which items; `current` means all that are not archived.
          */
         status?: 'current' | 'unread' | 'unseen' | 'read' | 'archived' | 'all';
         /**
          * Category
          *
-         * Of this category alone.
+         * Only this category.
          */
         category?: string | null;
         /**
          * Type
          *
-         * Of this event type alone.
+         * Only this event type.
          */
         type?: string | null;
         /**
@@ -6291,13 +6291,13 @@ export type ReadInboxData = {
         /**
          * Limit
          *
-         * How many at most.
+         * The maximum number of items.
          */
         limit?: number;
         /**
          * Locale
          *
-         * In which words, such as es-CL; else the newest phone's.
+         * The language of the texts, such as es-CL. Default: that of the newest phone with one.
          */
         locale?: string | null;
         /**
@@ -6315,7 +6315,7 @@ export type ReadInboxData = {
         /**
          * Wait Ms
          *
-         * How long to wait at most, in ms.
+         * The longest wait, in ms.
          */
         wait_ms?: number | null;
     };
@@ -6367,19 +6367,19 @@ export type CountInboxData = {
         /**
          * Owner
          *
-         * Whose inbox; not for phones, whose secret says it.
+         * The owner of the inbox. Not for phones, which their secret identifies.
          */
         owner?: string | null;
         /**
          * Installation Id
          *
-         * Of an installation without owner; not for phones.
+         * An installation without owner. Not for phones.
          */
         installation_id?: string | null;
         /**
          * Project
          *
-         * Needed where the owner has phones in several projects; not for phones.
+         * Required if the owner has phones in several projects. Not for phones.
          */
         project?: string | null;
     };
@@ -6598,7 +6598,7 @@ export type ListTendersData = {
         /**
          * Limit
          *
-         * How many at most.
+         * The maximum number of items.
          */
         limit?: number;
         /**
