@@ -138,4 +138,4 @@ def test_status_names_a_long_rest(relay, sandbox: Sandbox, command) -> None:
     worker.dispatch()
     said = " ".join(command("status").out.split())
     assert "sends nothing until" in said
-    assert "asked for a rest" in said
+    assert "asked Relevo to wait" in said

@@ -97,7 +97,7 @@ def test_a_dead_consumer_is_its_own_warning(worker: Any, consumer: Consumer) -> 
     assert "news_not_taken" in codes
     assert codes.isdisjoint({"deliveries_late", "project_stopped", "requests_failing"})
     [told] = [str(problem) for problem in seen.problems if problem.code == "news_not_taken"]
-    assert "your server behind the webhook billing accepts no news of subscription billing" in told
+    assert "your server at the webhook billing accepts no news of subscription billing" in told
     assert "pushes are not delayed" in told
     assert (seen.due, [row["project"] for row in seen.projects if "news" in row["project"]]) == ([], [])
 

@@ -285,8 +285,8 @@ def test_a_mass_of_gone_tokens_is_doubted_where_it_is_met(worker, command, kind,
         state = worker.project(PARTS[each])
         assert (state["pruning_stopped_at"], state["rest_until"], state["breaker"]) == (None, None, "closed"), each
     said = " ".join(command("status").out.split())
-    assert f"project {project_in_words(PARTS[kind])} has met so many" in said
-    assert said.count("has met so many") == 1
+    assert f"reports so many tokens of project {project_in_words(PARTS[kind])} as unregistered" in said
+    assert said.count("reports so many tokens") == 1
     told = worker.rows("select project, what, detail from relevo.project_incidents where what <> 'rate_halved'")
     assert [(row["project"], row["what"]) for row in told] == [(PARTS[kind], "pruning_stopped")]
     use_language("es")
