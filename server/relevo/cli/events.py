@@ -440,7 +440,7 @@ def show_event(event: EventWord, key: KeyWord = None, project: OfProject = None,
     print_moments((each.at, each.what, each.detail or "") for each in seen.moments)
     out.print(f"Deliveries: {by_status(told['deliveries']) or _none(seen)}")
     if any(told["deliveries"].values()):
-        print_wrapped("Phones:", f"`relevo deliveries --event {event_id}` lists each, with what became of it.")
+        print_wrapped("Phones:", f"`relevo deliveries --event {event_id}` lists each with its state.")
     for wait in seen.why_it_waits:
         out.print(f"  waiting: {as_written(wait)}")
     for row, again in zip(seen.errors, seen.tried_again, strict=True):

@@ -199,7 +199,7 @@ _WORDS: dict[str, tuple[str | Word, Word | None]] = {
     "released": ("released", None),
     "fanout_began": (
         "fan-out began",
-        lambda event: f"for installations registered until then, as of {event['event_day']}",
+        lambda event: f"for phones registered until then; deliveries stored under {event['event_day']}",
     ),
     "fanout_failed": (
         "fan-out failed",
