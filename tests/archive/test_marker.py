@@ -94,7 +94,7 @@ def test_a_disk_that_is_not_mounted_is_no_empty_archive(retired, conn, folder_se
     disk, away = folder_settings["archive_folder"], folder_settings["archive_folder"].with_name("unmounted")
     disk.rename(away)
     disk.mkdir()
-    assert "is not the archive it was before: _archive.json is missing. Is its disk mounted" in look_before_the_drop(
+    assert "is not the archive it was before: _archive.json is missing. Check that the right disk is mounted" in look_before_the_drop(
         retired
     )
     assert list(disk.iterdir()) == []
@@ -137,7 +137,7 @@ def test_a_disk_that_is_really_not_mounted(retired, conn, folder_settings) -> No
     try:
         assert export(retired).outcome == "ok"
         subprocess.run(["umount", str(disk)], check=True)
-        assert "Is its disk mounted" in look_before_the_drop(retired)
+        assert "Check that the right disk is mounted" in look_before_the_drop(retired)
         assert list(disk.iterdir()) == []
         subprocess.run(["mount", str(image), str(disk)], check=True)
         export_later(retired, 30)

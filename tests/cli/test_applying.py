@@ -242,7 +242,7 @@ def test_all_or_nothing(conn: psycopg.Connection[Any], command: Command, tmp_pat
     )
     refused = command("apply", file, "--tokens-to", tmp_path / "made")
     assert refused.code == 2, refused
-    assert "projects.shop.tokens.c: It is not set whether" in refused.err
+    assert "projects.shop.tokens.c: Nobody has decided whether" in refused.err
     assert not (tmp_path / "made").exists()
     assert len(state(conn)) == len(before) + 1
 

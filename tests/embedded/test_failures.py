@@ -222,7 +222,7 @@ def test_a_folder_with_other_files(scene: Any, tmp_path: Path) -> None:
 def test_a_guardian_that_cannot_even_speak(scene: Any, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """When the guardian's process fails to start its log is quoted."""
     monkeypatch.setenv("PYTHONHOME", "/nowhere")
-    with pytest.raises(EmbeddedError, match="ended without a word"):
+    with pytest.raises(EmbeddedError, match="ended without a message"):
         scene.acquire(folder)
 
 

@@ -69,7 +69,7 @@ def test_what_was_assumed_gives_no_token_a_second_project(
         database = open_database(empty_database)
         migrate.prepare(database)
         api_tokens.make(database, "first", "app", project="shop")
-        with pytest.raises(UsageError, match="It is not set"):
+        with pytest.raises(UsageError, match="Nobody has decided"):
             api_tokens.make(database, "second", "app", project="club")
         assert owners.share(database, shared=shared) is not shared
         assert owners.share(database, shared=shared) is False

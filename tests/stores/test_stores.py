@@ -182,7 +182,7 @@ def test_a_link_below_the_folder_is_refused(tmp_path, file_of, link) -> None:
         lambda: store.listing(KEY),
         lambda: store.tidy("notification_deliveries/"),
     ):
-        with pytest.raises(ArchiveMonthError, match=r"is a symbolic link\. Put what it leads to in its place"):
+        with pytest.raises(ArchiveMonthError, match=r"is a symbolic link\. Replace the link with its target"):
             call()
     (folder / link).unlink()
     elsewhere.rename(folder / link)

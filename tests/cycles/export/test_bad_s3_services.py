@@ -183,7 +183,7 @@ def test_an_object_in_cold_storage_holds_up_no_other_month(retired, conn, betwee
     reported = "select state, mismatches, last_error from relevo.archive_exports where entity = %s and month = %s"
     state, mismatches, error = conn.execute(reported, ["notification_deliveries", older]).fetchone()
     assert (state, mismatches) == ("verified", 0)
-    assert "is in cold storage. Have the service bring it back" in error
+    assert "is in cold storage. Restore the object at the service" in error
     between.trouble = None
     export_later(retired, 30)
     assert set(exports(conn).values()) == {"dropped"}
