@@ -94,8 +94,9 @@ def test_a_disk_that_is_not_mounted_is_no_empty_archive(retired, conn, folder_se
     disk, away = folder_settings["archive_folder"], folder_settings["archive_folder"].with_name("unmounted")
     disk.rename(away)
     disk.mkdir()
-    assert "is not the archive it was before: _archive.json is missing. Check that the right disk is mounted" in look_before_the_drop(
-        retired
+    assert (
+        "is not the archive it was before: _archive.json is missing. Check that the right disk is mounted"
+        in look_before_the_drop(retired)
     )
     assert list(disk.iterdir()) == []
     assert row(conn)[:2] == ("verified", 0)
