@@ -251,7 +251,7 @@ def _command(name: str, command: Any) -> Iterator[str]:
     rows = [(f"`{_written(each)}`", plain(each.help or "")) for each in arguments]
     rows += [(_spelled(each), _meaning(each)) for each in options if not _is_usual_limit(each)]
     yield from (*(f"- {word}: {meaning}" for word, meaning in rows), "") if rows else ()
-    if command.epilog:
+    if command.epilog and not re.fullmatch(rf"Example: `?{re.escape(name)}( --json)?`?", command.epilog):
         yield from (re.sub(r"^Example: ([^`]+)$", r"Example: `\1`", _paragraphs(command.epilog)), "")
 
 
