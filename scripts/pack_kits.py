@@ -14,9 +14,24 @@ import generate_clients
 
 ROOT = Path(__file__).resolve().parents[1]
 CLIENTS = ROOT / "server" / "clients"
-KITS = ("client", "pg", "web", "expo")
-TYPED = ("@relevo/client", "@relevo/client/sign", "@relevo/pg", "@relevo/web")  # with no types of the app's own
-LENT = ("react", "drizzle-orm")  # what an app that uses these kits has already
+KITS = ("client", "pg", "web", "expo", "react")
+TYPED = (
+    "@relevo/client",
+    "@relevo/client/sign",
+    "@relevo/pg",
+    "@relevo/web",
+    "@relevo/react",
+)  # with no types of the app's own
+LENT = ("react", "react-dom", "@types/react", "drizzle-orm")  # what an app that uses these kits has already
+_RENDER = """
+import { createElement as make } from "react";
+import { renderToString } from "react-dom/server";
+import { Bell, Inbox, Preferences, RelevoScreens } from "@relevo/react";
+const state = { status: "registering" };
+const push = { device: {}, state: () => state, subscribe: () => () => undefined, register: async () => undefined };
+const told = renderToString(make(RelevoScreens, { push, locale: "es" }, make(Bell), make(Inbox), make(Preferences)));
+if (!told.includes("Notificaciones, ninguna sin leer")) throw new Error(`@relevo/react renders ${told}`);
+"""
 _IMPORT = """
 for (const name of process.argv.slice(1)) {
   if (!Object.keys(await import(name)).length) throw new Error(`${name} exports nothing`);
@@ -61,7 +76,7 @@ def _pack(kit: str, target: Path, version: str, repository: str) -> Path:
 
 
 def check(tarballs: list[Path]) -> None:
-    """Install the tarballs offline in an empty folder; import all they export, and compile against their types."""
+    """Install the tarballs offline in an empty folder; import all they export, render the screens, compile."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "package.json").write_text('{"private": true, "type": "module"}\n', encoding="utf-8")
@@ -69,9 +84,11 @@ def check(tarballs: list[Path]) -> None:
         _run("npm", "install", "--silent", *quiet, *(tarball.resolve() for tarball in tarballs), cwd=folder)
         exported = [each for tarball in tarballs for each in _exports(folder / "node_modules", tarball)]
         for lent in LENT:
+            (folder / "node_modules" / lent).parent.mkdir(exist_ok=True)
             (folder / "node_modules" / lent).symlink_to(CLIENTS / "node_modules" / lent)
         fakes = (CLIENTS / "expo" / "dist" / "test" / "hooks.js").as_uri()
         _run("node", "--import", fakes, "--input-type=module", "--eval", _IMPORT, *exported, cwd=folder)
+        _run("node", "--input-type=module", "--eval", _RENDER, cwd=folder)
         lines = [f'import * as each{place} from "{name}";\n' for place, name in enumerate(TYPED)]
         (folder / "app.ts").write_text("".join(lines), encoding="utf-8")
         words = ("--noEmit", "--strict", "--module", "nodenext", "--target", "es2022", "--lib", "es2022,dom", "app.ts")

@@ -33,7 +33,10 @@ def browser() -> Iterator[Any]:
 @pytest.fixture
 def shop(clients: Path, dsn: str, tmp_path: Path) -> Iterator[tuple[kits.Running, Any]]:
     """A Relevo that runs, and a web site before it."""
-    with website.serve() as site, kits.run(dsn, tmp_path, native=True, http_cors_origins=site.url) as running:
+    with (
+        website.serve(website.shop()) as site,
+        kits.run(dsn, tmp_path, native=True, http_cors_origins=site.url) as running,
+    ):
         site.set(url=running.url, publicKey="BPd-the-sandbox-s", keyName=kits.KEY_NAME, key=kits.KEY)
         yield running, site
 

@@ -68,7 +68,11 @@ def named(path: Path) -> set[str]:
 
 def files() -> Iterator[str]:
     """Yield the files of the package, of the kits' sources, of the SQL as it is now, of chaos and of the bench."""
-    kits = (f"server/clients/{kit}/{folder}" for kit in ("client", "expo", "pg", "web") for folder in ("src", "worker"))
+    kits = (
+        f"server/clients/{kit}/{folder}"
+        for kit in ("client", "expo", "pg", "react", "web")
+        for folder in ("src", "worker")
+    )
     folders = ("server/relevo", "sql/functions", "sql/queries", "sql/tables", "scripts/chaos", "scripts/bench", *kits)
     found = (path for folder in folders for path in sorted((ROOT / folder).rglob("*")))
     written = (path for path in found if path.suffix in SUFFIXES and "generated" not in path.parts)

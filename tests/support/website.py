@@ -27,7 +27,7 @@ class _Pages(SimpleHTTPRequestHandler):
     own: ClassVar[dict[str, tuple[str, str]]]
 
     def do_GET(self) -> None:
-        kind, text = self.own.get(self.path, ("", ""))
+        kind, text = self.own.get(self.path.partition("?")[0], ("", ""))
         if not text:
             return super().do_GET()
         self.send_response(200)
@@ -40,30 +40,35 @@ class _Pages(SimpleHTTPRequestHandler):
         """Say nothing."""
 
 
+def shop() -> dict[str, str]:
+    """Return the pages of the site, by their addresses."""
+    worker = (SITE / "fake-worker.js").read_text(encoding="utf-8") + WORKER.read_text(encoding="utf-8")
+    return {"/": (SITE / "index.html").read_text(encoding="utf-8"), "/relevo-worker.js": worker}
+
+
 @contextmanager
-def serve() -> Iterator[_Site]:
-    """Serve the site."""
+def serve(pages: dict[str, str]) -> Iterator[Site]:
+    """Serve pages and scripts by their addresses, and beside them the files of the kits."""
 
     class Pages(_Pages):
         own: ClassVar = {
-            "/": ("text/html; charset=utf-8", (SITE / "index.html").read_text(encoding="utf-8")),
-            "/relevo-worker.js": (
-                "text/javascript",
-                (SITE / "fake-worker.js").read_text(encoding="utf-8") + WORKER.read_text(encoding="utf-8"),
-            ),
+            path: ("text/javascript" if path.endswith(".js") else "text/html; charset=utf-8", text)
+            for path, text in pages.items()
         }
 
     with ThreadingHTTPServer(("127.0.0.1", 0), partial(Pages, directory=str(kits.CLIENTS))) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         try:
-            yield _Site(f"http://127.0.0.1:{server.server_port}", Pages.own)
+            yield Site(f"http://127.0.0.1:{server.server_port}", Pages.own)
         finally:
             server.shutdown()
             thread.join()
 
 
-class _Site:
+class Site:
+    """Pages that are served."""
+
     def __init__(self, url: str, own: dict[str, tuple[str, str]]) -> None:
         self.url = url
         self._own = own
@@ -76,7 +81,7 @@ class _Site:
 class Visitor:
     """Somebody with a browser at the site."""
 
-    def __init__(self, browser: Any, site: _Site, sandbox: Sandbox) -> None:
+    def __init__(self, browser: Any, site: Site, sandbox: Sandbox) -> None:
         self._site, self._sandbox = site, sandbox
         self.context = browser.new_context()
         self.context.add_init_script((SITE / "fake-push.js").read_text(encoding="utf-8"))

@@ -195,6 +195,18 @@ export class RelevoClient {
     await this.http.send<api.DeletePreferenceData, null>("DELETE", "/v1/installations/{installation_id}/preferences/{name}", call);
   }
 
+  /** Tell the quiet hours that hold for a phone, and whose they are. */
+  quiet(installationId: string, as: As = {}): Promise<api.Hours> {
+    const call = { path: { installation_id: installationId }, ...as };
+    return this.http.send<api.GetQuietData, api.Hours>("GET", "/v1/installations/{installation_id}/quiet", call);
+  }
+
+  /** Set the quiet hours of a phone, or with `all_phones` those of its owner: windows or zone that are left out stay, and null removes them. */
+  setQuiet(installationId: string, hours: api.PhoneHoursIn, as: As = {}): Promise<api.HoursSet> {
+    const call = { path: { installation_id: installationId }, body: hours, ...as };
+    return this.http.send<api.PutQuietData, api.HoursSet>("PUT", "/v1/installations/{installation_id}/quiet", call);
+  }
+
   // Inboxes: of anybody with the app's token, of its own owner for a phone.
 
   /** Read a page of an inbox, newest first; with `after` and `wait_ms`, once something newer is there. */

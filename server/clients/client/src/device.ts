@@ -1,7 +1,8 @@
 import type { Attributes, AttributesIn, Mark, RelevoClient } from "./client.js";
 import { isTemporary, RelevoError } from "./errors.js";
-import type { CategoryBody, InboxCountsOut, InboxOut, InstallationBody, NamedPreference, PhoneChoiceIn, PreferenceBody } from "./generated/index.js";
+import type { CategoryBody, Hours, InboxCountsOut, InboxOut, InstallationBody, NamedPreference, PhoneChoiceIn, PhoneHoursIn, PreferenceBody } from "./generated/index.js";
 import type { InboxSource } from "./inbox.js";
+import type { PreferenceChange, PreferencesSource } from "./preferences.js";
 import type { SignedPhone } from "./sign.js";
 
 /** Where a phone keeps what it must not lose: its id, its secret, and what could not be sent yet. */
@@ -74,7 +75,7 @@ const SIGNINGS = 3;
 const LOG_OUT_MS = 5_000;
 
 /** One app on one phone, as Relevo knows it. What could not be sent is kept, and sent before anything else. */
-export class Device implements InboxSource {
+export class Device implements InboxSource, PreferencesSource {
   readonly #options: DeviceOptions;
   #confirmed = false;
   /** Whom this one registered for: another page may have logged in somebody else since then. */
@@ -198,6 +199,29 @@ export class Device implements InboxSource {
   async setPreference(name: string, preference: PreferenceBody | null): Promise<void> {
     const { id, secret } = await this.#registered();
     await this.#options.client.setPreference(id, name, preference, { secret });
+  }
+
+  /** Change fields of a preference; the others stay as they are. A preference that does not exist yet is made. */
+  changePreference(name: string, change: PreferenceChange): Promise<NamedPreference> {
+    return this.#inTurn(async () => {
+      const { id, secret } = await this.#registered();
+      const { client } = this.#options;
+      const found = (await client.preferences(id, { secret })).find((each) => each.name === name);
+      const { name: _, updated_at: __, ...fields } = found ?? ({} as NamedPreference);
+      return client.setPreference(id, name, { ...fields, ...(typeof change === "function" ? change(found) : change) }, { secret });
+    });
+  }
+
+  /** The quiet hours that hold for this phone: its own, its owner's or its project's. */
+  async quiet(): Promise<Hours> {
+    const { id, secret } = await this.#registered();
+    return this.#options.client.quiet(id, { secret });
+  }
+
+  /** Set the quiet hours of this phone, or with `all_phones` those of its owner; windows or zone that are left out stay. */
+  async setQuiet(hours: PhoneHoursIn): Promise<void> {
+    const { id, secret } = await this.#registered();
+    await this.#options.client.setQuiet(id, hours, { secret });
   }
 
   /** The categories of pushes in a language, and what this phone's owner chose of them. */

@@ -1,6 +1,8 @@
 import { isTemporary, NoAnswerError, RelevoError } from "./errors.js";
 import type { ProblemBody } from "./generated/index.js";
 
+const LONGEST_PAUSE_MS = 30_000;
+
 export type Method = "GET" | "PUT" | "POST" | "DELETE";
 
 export interface HttpOptions {
@@ -63,7 +65,7 @@ export class Http {
       try {
         return (await this.#once(method, url, call)) as R;
       } catch (error) {
-        if (!repeatable || tried >= this.#retries || !isTemporary(error) || call.signal?.aborted) throw error;
+        if (!repeatable || tried >= this.#retries || !isTemporary(error) || asksForLonger(error) || call.signal?.aborted) throw error;
         await pause(waitBefore(tried, error), call.signal);
       }
     }
@@ -124,9 +126,14 @@ function read(answer: Response, text: string): unknown {
   throw new RelevoError(answer.status, (body ?? {}) as Partial<ProblemBody>, seconds >= 0 ? seconds * 1000 : null);
 }
 
+/** Tell whether the server asks to wait longer than a caller waits for an answer, as after too many choices. */
+function asksForLonger(error: unknown): boolean {
+  return error instanceof RelevoError && (error.retryAfterMs ?? 0) > LONGEST_PAUSE_MS;
+}
+
 function waitBefore(tried: number, error: unknown): number {
   const asked = error instanceof RelevoError ? error.retryAfterMs : null;
-  return Math.min(asked ?? 300 * 2 ** tried * (0.5 + Math.random()), 30_000);
+  return asked ?? Math.min(300 * 2 ** tried * (0.5 + Math.random()), LONGEST_PAUSE_MS);
 }
 
 function pause(ms: number, signal?: AbortSignal): Promise<void> {

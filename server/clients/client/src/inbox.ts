@@ -24,6 +24,8 @@ export interface InboxOptions {
   category?: string;
   type?: string;
   pageSize?: number;
+  /** The language of texts that their type renders, such as es-CL; that of the owner's newest phone unless said. */
+  locale?: string;
 }
 
 const WAIT_MS = 25_000;
@@ -104,7 +106,7 @@ export class InboxStore {
           if (this.#newest === null) throw this.#state.error;
         }
         const page = await this.#source.list({ ...this.#query(), after: this.#newest, wait_ms: WAIT_MS }, signal);
-        if (!signal.aborted && page.newest !== this.#newest) await this.#load(() => this.#show(page));
+        if (!signal.aborted && page.newest !== this.#newest) await this.#load(() => this.#show(this.#withTail(page)));
         failed = 0;
       } catch {
         failed += 1;
@@ -118,6 +120,13 @@ export class InboxStore {
     this.#next = page.next;
     this.#newest = page.newest;
     this.#set({ items: page.items, hasMore: page.next !== null, ...counts });
+  }
+
+  /** Put the older pages that somebody loaded behind a new first page, if it reaches them. */
+  #withTail(page: InboxOut): InboxOut {
+    const last = page.items.at(-1)?.event_id;
+    const place = this.#state.items.findIndex((item) => item.event_id === last);
+    return place < 0 ? page : { ...page, items: [...page.items, ...this.#state.items.slice(place + 1)], next: this.#next };
   }
 
   async #load(work: () => Promise<void>): Promise<void> {
@@ -153,8 +162,8 @@ export class InboxStore {
   }
 
   #query(): InboxQuery {
-    const { status, category, type, pageSize } = this.#options;
-    return { ...(status ? { status } : {}), ...(category ? { category } : {}), ...(type ? { type } : {}), limit: pageSize ?? 20 };
+    const { status, category, type, pageSize, locale } = this.#options;
+    return { ...(status ? { status } : {}), ...(category ? { category } : {}), ...(type ? { type } : {}), ...(locale ? { locale } : {}), limit: pageSize ?? 20 };
   }
 
   #set(change: Partial<InboxState>): void {

@@ -4,4 +4,5 @@ export { Device, type DeviceOptions, type KeyValue, NotRegisteredError, type Pho
 export { isTemporary, NoAnswerError, RelevoError } from "./errors.js";
 export { type Call, Http, type HttpOptions, type Method, type Operation } from "./http.js";
 export { type InboxOptions, type InboxSource, type InboxState, InboxStore } from "./inbox.js";
+export type { PreferenceChange, PreferencesSource } from "./preferences.js";
 export type { SignedPhone } from "./sign.js";

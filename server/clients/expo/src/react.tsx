@@ -1,7 +1,7 @@
-import { type CategoryBody, Device, type InboxOptions, type InstallationBody, type KeyValue, type NamedPreference, type PreferenceBody, RelevoClient, type Sign } from "@relevo/client";
-import { useInboxOf, type UseInbox } from "@relevo/client/react";
+import { Device, type InboxOptions, type InstallationBody, type KeyValue, RelevoClient, type Sign } from "@relevo/client";
+import { useInboxOf, type UseInbox, usePreferencesOf, type UsePreferences } from "@relevo/client/react";
 import * as Notifications from "expo-notifications";
-import { createContext, type ReactNode, useCallback, useContext, useEffect, useMemo, useRef, useState, useSyncExternalStore } from "react";
+import { createContext, type ReactNode, useContext, useEffect, useMemo, useRef, useSyncExternalStore } from "react";
 import { type Ask, type Category, type Channel, PushSession, type PushState } from "./session.js";
 import { secureStorage } from "./storage.js";
 
@@ -93,53 +93,10 @@ export function useInbox({ badge = false, ...options }: InboxOptions & { badge?:
   return inbox;
 }
 
-interface Told {
-  preferences: readonly NamedPreference[];
-  /** What pushes there are, in the phone's language, and whether they are wanted. */
-  categories: readonly CategoryBody[];
-  loading: boolean;
-  error: unknown;
-}
-
-export interface UsePreferences extends Told {
-  refresh: () => Promise<void>;
-  /** Set one preference; null removes it. */
-  set: (name: string, preference: PreferenceBody | null) => Promise<void>;
-  /** Choose a category, or refuse it, on all phones of who is logged in; `words` are those beside the switch. */
-  choose: (category: string, wanted: boolean, words?: string) => Promise<void>;
-}
-
-/** What this phone asks for. */
+/** What this phone asks for, and what its owner chose: categories in the phone's language, quiet hours. */
 export function usePreferences(): UsePreferences {
   const session = useRelevo();
   const { status } = useSyncExternalStore(session.subscribe, session.state, session.state);
-  const [told, setTold] = useState<Told>({ preferences: [], categories: [], loading: true, error: null });
-  const refresh = useCallback(async () => {
-    try {
-      const { locale } = Intl.DateTimeFormat().resolvedOptions();
-      const [preferences, categories] = await Promise.all([session.device.preferences(), session.device.categories(locale)]);
-      setTold({ preferences, categories, loading: false, error: null });
-    } catch (error) {
-      setTold((before) => ({ ...before, loading: false, error }));
-    }
-  }, [session]);
-  const set = useCallback(
-    async (name: string, preference: PreferenceBody | null) => {
-      await session.device.setPreference(name, preference);
-      await refresh();
-    },
-    [session, refresh],
-  );
-  const choose = useCallback(
-    async (category: string, wanted: boolean, words?: string) => {
-      const { locale } = Intl.DateTimeFormat().resolvedOptions();
-      await session.device.choose(category, { wanted, locale, ...(words ? { words } : {}) });
-      await refresh();
-    },
-    [session, refresh],
-  );
-  useEffect(() => {
-    if (status === "registered") void refresh();
-  }, [status, refresh]);
-  return { ...told, refresh, set, choose };
+  const { locale } = Intl.DateTimeFormat().resolvedOptions();
+  return usePreferencesOf(session.device, { active: status === "registered", locale });
 }

@@ -80,10 +80,13 @@ export class RelevoPush {
   readonly state = (): PushState => this.#state;
 
   /** Hear of changes of the state; the answer ends that. */
-  readonly onChange = (listener: () => void): (() => void) => {
+  readonly subscribe = (listener: () => void): (() => void) => {
     this.#listeners.add(listener);
     return () => this.#listeners.delete(listener);
   };
+
+  /** The former name of `subscribe`. */
+  readonly onChange = this.subscribe;
 
   /** Hear of taps on pushes that lead to this page, which is open already; else the worker opens `data.url`. */
   readonly onTap = (listener: (tap: TapOnPush) => void): (() => void) => {
@@ -95,7 +98,7 @@ export class RelevoPush {
   readonly start = async (owner?: string): Promise<void> => {
     this.#owner = owner;
     if (!this.#started) this.#listen();
-    await this.#register();
+    await this.register();
   };
 
   /** Ask for permission, if that is needed, and get pushes from now on. Call it when somebody pressed a button. */
@@ -105,7 +108,7 @@ export class RelevoPush {
       await Notification.requestPermission();
     }
     if (permission() === "granted") await this.#keep(true);
-    await this.#register();
+    await this.register();
     return this.#state.permission;
   };
 
@@ -113,7 +116,7 @@ export class RelevoPush {
   readonly switchOff = async (): Promise<void> => {
     await this.#keep(false);
     await this.#unsubscribe();
-    await this.#register();
+    await this.register();
   };
 
   /** Log out, before the app's own session ends or after it: Relevo hears of it now, or as soon as there is a network. */
@@ -124,12 +127,8 @@ export class RelevoPush {
     await Promise.all([this.device.logOut(), this.#unsubscribe()]); // nothing comes meanwhile
   };
 
-  /** An inbox as a screen shows it; with React, `useInboxOf(push.device)` of `@relevo/client/react`. */
-  inbox(options: InboxOptions = {}): InboxStore {
-    return new InboxStore(this.device, options);
-  }
-
-  async #register(): Promise<void> {
+  /** Register again for who is logged in, or send a log-out that waits: for a button that tries again. */
+  readonly register = async (): Promise<void> => {
     const owner = this.#owner;
     if (owner === undefined && !this.#options.anonymous) {
       await this.device.flush(); // a log-out that waits
@@ -149,6 +148,11 @@ export class RelevoPush {
     } catch (error) {
       if (!isOver()) this.#set({ status: isTemporary(error) ? "offline" : "failed", error });
     }
+  };
+
+  /** An inbox as a screen shows it; with React, `useInboxOf(push.device)` of `@relevo/client/react`. */
+  inbox(options: InboxOptions = {}): InboxStore {
+    return new InboxStore(this.device, options);
   }
 
   /** What Relevo is told of this browser. */
@@ -207,7 +211,7 @@ export class RelevoPush {
   #listen(): void {
     this.#started = true;
     const again = (): void => {
-      if (document.visibilityState === "visible" && this.#state.status !== "logged-out") void this.device.flush().catch(() => undefined).then(() => this.#register());
+      if (document.visibilityState === "visible" && this.#state.status !== "logged-out") void this.device.flush().catch(() => undefined).then(() => this.register());
     };
     addEventListener("online", again);
     document.addEventListener("visibilitychange", again);

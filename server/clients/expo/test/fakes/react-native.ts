@@ -9,3 +9,6 @@ export const Platform = {
     return phone.os;
   },
 };
+export const [View, Text, ScrollView, Pressable, Switch, TextInput, Modal] = ["View", "Text", "ScrollView", "Pressable", "Switch", "TextInput", "Modal"];
+export const Linking = { openURL: async (_url: string): Promise<void> => undefined };
+export const useColorScheme = (): "light" => "light";
