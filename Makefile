@@ -83,7 +83,7 @@ docs: installed-dev ## write .env.example, the SBOM, and the pages of server/doc
 site: installed-dev ## write the guide as a static site into build/site
 	@.venv/bin/python scripts/make_site.py
 
-clients: installed-dev ## install the kits of server/clients, write their types from the OpenAPI document, and build them
+clients: installed-dev ## install the kits of server/clients, write their types from the OpenAPI document, build them, and write the page of their screens
 	@.venv/bin/python scripts/generate_clients.py
 
 texts: installed-dev ## collect the texts of the pages into locale/, and compile their translations

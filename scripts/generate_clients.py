@@ -1,4 +1,7 @@
-"""Writes the types of server/clients from the OpenAPI document, and builds the kits. `make clients` runs it."""
+"""Writes the types of server/clients from the OpenAPI document, builds the kits, and writes the page of their screens.
+
+`make clients` runs it.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ import http_docs
 
 CLIENTS = Path(__file__).parents[1] / "server" / "clients"
 TYPES = CLIENTS / "client" / "src" / "generated"
+STORIES = CLIENTS.parent / "docs" / "pictures" / "screens.html"
 
 
 def generate(types: Path) -> None:
@@ -20,6 +24,11 @@ def generate(types: Path) -> None:
         written = Path(folder) / "openapi.json"
         written.write_text(json.dumps(http_docs.document()), encoding="utf-8")
         run("npx", "--no-install", "openapi-ts", "-f", "openapi-ts.config.mjs", openapi=written, types=types)
+
+
+def tell_stories(page: Path) -> None:
+    """Write the page that shows each screen of @relevo/react in each state, language and theme; needs built kits."""
+    run("node", "react/dist/test/stories.js", "react/styles.css", str(page))
 
 
 def run(*words: str, **settings: Path) -> None:
@@ -37,11 +46,12 @@ def install() -> None:
 
 
 def main() -> None:
-    """Install what is needed, write the types, build."""
+    """Install what is needed, write the types, build, write the page."""
     install()
     generate(TYPES)
     run("npx", "--no-install", "tsc", "-b")
-    print(f"Written: {TYPES.relative_to(CLIENTS.parents[1])}.")
+    tell_stories(STORIES)
+    print(f"Written: {TYPES.relative_to(CLIENTS.parents[1])}, {STORIES.relative_to(CLIENTS.parents[1])}.")
 
 
 if __name__ == "__main__":

@@ -100,7 +100,7 @@ def test_preferences_by_keyboard(browser: Any, shop: screens.Shop) -> None:
     ben.presses("Space")
     shop.sees(lambda: shop.preference(phone, "topics")["topics"] == ["football"])
     before = shop.preference(phone, "bridges")
-    ben.goes_to("Send topics and matches")
+    ben.goes_to("Delivery")
     ben.presses("ArrowDown", "ArrowDown", "Tab")
     assert ben.focused() == "Time"
     ben.page.keyboard.type("0730AM")
@@ -115,7 +115,7 @@ def test_preferences_by_keyboard(browser: Any, shop: screens.Shop) -> None:
     ben.page.keyboard.type("1130PM")
     ben.goes_to("Save")
     ben.presses("Enter")
-    shop.sees(lambda: shop.quiet("ben") == ["23:30-07:00"])
+    shop.sees(lambda: shop.quiet(phone) == (["23:30-07:00"], "owner"))
     assert shop.choices("ben") == [("offers", True, "Offers: Discounts.")]
 
     ben.context.route(
@@ -125,10 +125,10 @@ def test_preferences_by_keyboard(browser: Any, shop: screens.Shop) -> None:
     ben.presses("Space")
     ben.sees("alert", "", text="Not saved. The former setting is back.")
     expect(ben.page.get_by_role("switch", name="Keep quiet hours")).to_be_checked()
-    assert shop.quiet("ben") == ["23:30-07:00"]
+    assert shop.quiet(phone) == (["23:30-07:00"], "owner")
     ben.context.unroute("**/quiet")
     ben.presses("Space")
-    shop.sees(lambda: shop.quiet("ben") == [])
+    shop.sees(lambda: shop.quiet(phone) == ([], "owner"))
     ben.leaves()
 
 

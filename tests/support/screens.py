@@ -119,12 +119,10 @@ class Shop:
         told = self._call("POST", "/v1/owners/export", owner=owner, kind="choices")["items"]
         return sorted({(each["category"], each["wanted"], each["words"]) for each in told})
 
-    def quiet(self, owner: str) -> Any:
-        """Return the windows of an owner's quiet hours."""
-        row = self.conn.execute(
-            "select relevo.get_quiet(jsonb_build_object('owner', %s::text)) -> 'windows'", [owner]
-        ).fetchone()
-        return row[0] if row else None
+    def quiet(self, phone: str) -> tuple[list[str] | None, str | None]:
+        """Return the windows of the quiet hours that hold for a phone, and whose they are."""
+        told = self._call("GET", f"/v1/installations/{phone}/quiet")
+        return told["windows"], told["hours_of"]
 
     def sees(self, look: Callable[[], bool]) -> None:
         """Wait until something is so."""

@@ -67,6 +67,19 @@ def test_a_picture_is_served(served: Served) -> None:
     assert served.client().get(picture).headers["content-type"] == "image/png"
 
 
+def test_the_page_of_screens_is_served(served: Served) -> None:
+    """The page of the ready screens leads to one that shows them, with its own styles and without a script."""
+    person = served.client()
+    [stories] = set(re.findall(r'href="([^"]+[.]html)"', person.get("/guide/screens").text))
+    answer = person.get(stories)
+    assert answer.headers["content-type"] == "text/html; charset=utf-8"
+    policy = answer.headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "script-src" not in policy
+    assert "style-src 'unsafe-inline'" in policy
+    assert 'class="relevo relevo-inbox"' in answer.text
+
+
 def test_it_asks_nobody_else(served: Served) -> None:
     """A page loads the dashboard's own files alone, and says so to the browser."""
     answer = served.client().get("/guide/runbook")

@@ -30,7 +30,7 @@ export function Inbox(): ReactNode {
     else void (items.length ? inbox.loadMore() : inbox.refresh());
   };
   return (
-    <section className="relevo relevo-inbox" data-theme={theme} aria-labelledby={title} tabIndex={-1}>
+    <div role="group" className="relevo relevo-inbox" data-theme={theme} aria-labelledby={title} tabIndex={-1}>
       <header>
         <h2 id={title}>{texts.notifications}</h2>
         {items.length > 0 && (
@@ -65,7 +65,7 @@ export function Inbox(): ReactNode {
           {texts.loadMore}
         </button>
       )}
-    </section>
+    </div>
   );
 }
 
@@ -89,7 +89,7 @@ function Item({ item, inbox, mark }: ItemProps): ReactNode {
   const archive = (event: MouseEvent<HTMLElement>): void => {
     const row = event.currentTarget.closest("li");
     const next = (row?.nextElementSibling ?? row?.previousElementSibling)?.querySelector<HTMLElement>("a, button");
-    (next ?? row?.closest("section"))?.focus(); // this button goes with its item
+    (next ?? row?.closest<HTMLElement>(".relevo-inbox"))?.focus(); // this button goes with its item
     void mark(() => inbox.archive(item.event_id));
   };
   return (

@@ -9,7 +9,7 @@ export function Preferences(props: PreferencesProps): ReactNode {
   const { texts, theme } = useScreens();
   const choices = useChoices(props);
   const title = useId();
-  const section = useRef<HTMLElement>(null);
+  const whole = useRef<HTMLDivElement>(null);
   const { phase, retry } = choices;
   const parts: Record<Section, ReactNode> = {
     categories: <Categories choices={choices} />,
@@ -18,7 +18,7 @@ export function Preferences(props: PreferencesProps): ReactNode {
     quiet: <QuietForm choices={choices} />,
   };
   return (
-    <section ref={section} className="relevo relevo-preferences" data-theme={theme} aria-labelledby={title} tabIndex={-1}>
+    <div ref={whole} role="group" className="relevo relevo-preferences" data-theme={theme} aria-labelledby={title} tabIndex={-1}>
       <h2 id={title}>{texts.settings}</h2>
       <p role="status" className="relevo-state">
         {phase === "loading" ? texts.loading : phase === "logged-out" ? texts.loggedOut : ""}
@@ -29,7 +29,7 @@ export function Preferences(props: PreferencesProps): ReactNode {
           type="button"
           className="relevo-wide"
           onClick={() => {
-            section.current?.focus(); // this button goes away
+            whole.current?.focus(); // this button goes away
             retry();
           }}
         >
@@ -37,7 +37,7 @@ export function Preferences(props: PreferencesProps): ReactNode {
         </button>
       )}
       {phase === "ready" && (props.sections ?? SECTIONS).map((name) => <Part key={name}>{parts[name]}</Part>)}
-    </section>
+    </div>
   );
 }
 

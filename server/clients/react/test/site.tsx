@@ -21,7 +21,7 @@ const topics = [
   { topic: "chess", name: "Chess" },
 ];
 
-createRoot(document.querySelector("main") as HTMLElement).render(
+createRoot(document.querySelector("main > div") as HTMLElement).render(
   <RelevoScreens push={push} locale={asked.get("locale") ?? "en"} schemes={["myshop"]} {...(theme ? { theme } : {})} {...(asked.has("opens") ? { onOpen: (item, link) => opened.push([item.title, link]) } : {})}>
     <p>
       <a href="#before">Before</a> {screens.includes("bell") && <Bell />} <a href="#after">After</a>

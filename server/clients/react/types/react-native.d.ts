@@ -7,12 +7,13 @@ declare module "react-native" {
   interface ViewProps {
     style?: Style;
     children?: ReactNode;
-    accessible?: boolean;
-    accessibilityLabel?: string;
-    accessibilityRole?: "button" | "link" | "header" | "switch" | "radio" | "alert" | "list";
-    accessibilityState?: { disabled?: boolean; checked?: boolean; busy?: boolean; expanded?: boolean };
-    accessibilityLiveRegion?: "none" | "polite" | "assertive";
-    accessibilityViewIsModal?: boolean;
+    role?: "alert" | "button" | "heading" | "link" | "radio" | "radiogroup" | "switch";
+    "aria-label"?: string;
+    "aria-live"?: "polite" | "assertive";
+    "aria-checked"?: boolean;
+    "aria-disabled"?: boolean;
+    "aria-expanded"?: boolean;
+    "aria-modal"?: boolean;
     onAccessibilityEscape?: () => void;
     testID?: string;
   }

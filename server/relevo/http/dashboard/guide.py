@@ -35,6 +35,7 @@ _MOST_KEPT = 500
 _EXCERPT = 200
 _LONGEST = 200
 _PICTURES = "pictures"
+_KINDS = {".png": "image/png", ".html": "text/html; charset=utf-8"}
 HOME = "/guide"
 RUNBOOK = f"{HOME}/runbook"
 """Where the dashboard's problems are explained, each under an anchor of its own."""
@@ -78,7 +79,8 @@ def language_of(name: str) -> str:
 
 @cache
 def _pictures() -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in sorted((docs_root() / _PICTURES).glob("*.png"))}
+    found = sorted((docs_root() / _PICTURES).iterdir())
+    return {path.name: path.read_bytes() for path in found if path.suffix in _KINDS}
 
 
 @router.get(HOME)
@@ -89,10 +91,12 @@ async def index(request: Request, q: Annotated[str, Query(max_length=_LONGEST)] 
 
 @router.get("/guide/pictures/{name}")
 async def picture(name: Annotated[str, InPath(max_length=100)]) -> Response:
-    """Return a picture that a page shows."""
+    """Return a picture that a page shows, or a page of pictures, which runs no script."""
     if name not in _pictures():
         raise NotFoundError(f"There is no picture {name}.")
-    return Response(_pictures()[name], media_type="image/png", headers={"Cache-Control": "public, max-age=86400"})
+    return Response(
+        _pictures()[name], media_type=_KINDS[Path(name).suffix], headers={"Cache-Control": "public, max-age=86400"}
+    )
 
 
 @router.get("/guide/{name}")

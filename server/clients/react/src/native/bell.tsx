@@ -16,7 +16,7 @@ export function Bell(_: BellProps): ReactNode {
   const label = unread === 0 ? texts.noneUnread : unread === 1 ? texts.oneUnread : fill(texts.manyUnread, { count: unread });
   return (
     <>
-      <Pressable accessibilityRole="button" accessibilityLabel={label} accessibilityState={{ expanded: open }} onPress={() => setOpen(true)} style={{ minWidth: 44, minHeight: 44, alignItems: "center", justifyContent: "center" }}>
+      <Pressable role="button" aria-label={label} aria-expanded={open} onPress={() => setOpen(true)} style={{ minWidth: 44, minHeight: 44, alignItems: "center", justifyContent: "center" }}>
         <Text style={{ fontSize: 24 }}>🔔</Text>
         {unread !== 0 && (
           <View style={{ position: "absolute", top: 0, right: 0, minWidth: 20, paddingHorizontal: 5, borderRadius: 10, backgroundColor: colors.accent }}>
@@ -25,7 +25,7 @@ export function Bell(_: BellProps): ReactNode {
         )}
       </Pressable>
       <Modal visible={open} onRequestClose={close} animationType="slide" presentationStyle="pageSheet">
-        <View accessibilityViewIsModal onAccessibilityEscape={close} style={{ flex: 1, padding: 12, backgroundColor: colors.background }}>
+        <View aria-modal onAccessibilityEscape={close} style={{ flex: 1, padding: 12, backgroundColor: colors.background }}>
           <Button title={texts.close} onPress={close} />
           <ScrollView>
             <Inbox />

@@ -58,7 +58,7 @@ function Item({ item, inbox, mark }: { item: InboxItemOut; inbox: ReturnType<typ
     <View style={{ gap: 4, padding: 12, borderWidth: 1, borderRadius: 8, borderColor: isUnread ? colors.accent : colors.border, backgroundColor: isUnread ? colors.raised : colors.background }}>
       {isUnread && <Words is="small">{texts.unread}</Words>}
       {opens ? (
-        <Pressable accessibilityRole={link ? "link" : "button"} hitSlop={8} onPress={open}>
+        <Pressable role={link ? "link" : "button"} hitSlop={8} onPress={open}>
           {title}
         </Pressable>
       ) : (

@@ -33,8 +33,8 @@ interface WordsProps {
 /** A text; screen readers say a state or an alert when it changes. */
 export function Words({ children, is }: WordsProps): ReactNode {
   const colors = useColors();
-  const live = is === "alert" ? ({ accessibilityRole: "alert", accessibilityLiveRegion: "assertive" } as const) : is === "state" ? ({ accessibilityLiveRegion: "polite" } as const) : {};
-  const header = is === "title" ? ({ accessibilityRole: "header" } as const) : {};
+  const live = is === "alert" ? ({ role: "alert", "aria-live": "assertive" } as const) : is === "state" ? ({ "aria-live": "polite" } as const) : {};
+  const header = is === "title" ? ({ role: "heading" } as const) : {};
   const color = is === "alert" ? colors.danger : is === "small" || is === "state" ? colors.muted : colors.text;
   return (
     <Text {...live} {...header} style={{ color, flexShrink: 1, fontSize: is === "title" ? 20 : is === "small" ? 14 : 16, fontWeight: is === "title" || is === "strong" ? "600" : "400" }}>
@@ -56,7 +56,7 @@ export function Button({ title, onPress, about, disabled = false, main = false }
   const colors = useColors();
   const place = { minHeight: 44, justifyContent: "center", alignSelf: "flex-start", paddingHorizontal: 12, borderWidth: 1, borderRadius: 8, borderColor: main ? colors.accent : colors.border };
   return (
-    <Pressable accessibilityRole="button" accessibilityLabel={about ? `${title}: ${about}` : title} accessibilityState={{ disabled }} disabled={disabled} onPress={onPress} style={{ ...place, backgroundColor: main ? colors.accent : colors.background }}>
+    <Pressable role="button" aria-label={about ? `${title}: ${about}` : title} aria-disabled={disabled} disabled={disabled} onPress={onPress} style={{ ...place, backgroundColor: main ? colors.accent : colors.background }}>
       <Text style={{ color: main ? colors.onAccent : disabled ? colors.muted : colors.text, fontSize: 16 }}>{title}</Text>
     </Pressable>
   );

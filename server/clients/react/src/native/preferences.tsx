@@ -53,7 +53,7 @@ function Switch({ name, sentence, on, fixed = false, save }: SwitchProps): React
     <View>
       <Row>
         <Words>{name}</Words>
-        <PhoneSwitch accessibilityLabel={name} value={shown} onValueChange={change} disabled={fixed} trackColor={{ false: border, true: accent }} />
+        <PhoneSwitch aria-label={name} value={shown} onValueChange={change} disabled={fixed} trackColor={{ false: border, true: accent }} />
       </Row>
       {more !== "" && <Words is="small">{more}</Words>}
     </View>
@@ -90,7 +90,7 @@ function Topics({ choices, topics }: { choices: Choices; topics: NonNullable<Pre
 function Radio({ name, on, choose }: { name: string; on: boolean; choose: () => void }): ReactNode {
   const { accent, border, text } = useColors();
   return (
-    <Pressable accessibilityRole="radio" accessibilityState={{ checked: on }} onPress={choose} style={{ minHeight: 44, flexDirection: "row", alignItems: "center", gap: 8 }}>
+    <Pressable role="radio" aria-checked={on} onPress={choose} style={{ minHeight: 44, flexDirection: "row", alignItems: "center", gap: 8 }}>
       <View style={{ width: 20, height: 20, borderRadius: 10, borderWidth: on ? 6 : 2, borderColor: on ? accent : border }} />
       <Text style={{ color: text, fontSize: 16 }}>{name}</Text>
     </Pressable>
@@ -102,7 +102,7 @@ function Time({ name, value, set }: { name: string; value: string; set: (value: 
   return (
     <Row wrap>
       <Words>{name}</Words>
-      <TextInput accessibilityLabel={name} value={value} onChangeText={set} maxLength={5} keyboardType="numbers-and-punctuation" style={{ minHeight: 44, width: 90, padding: 8, borderWidth: 1, borderRadius: 8, borderColor: isTime(value) ? border : danger, color: text, fontSize: 16 }} />
+      <TextInput aria-label={name} value={value} onChangeText={set} maxLength={5} keyboardType="numbers-and-punctuation" style={{ minHeight: 44, width: 90, padding: 8, borderWidth: 1, borderRadius: 8, borderColor: isTime(value) ? border : danger, color: text, fontSize: 16 }} />
     </Row>
   );
 }
