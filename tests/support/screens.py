@@ -187,9 +187,14 @@ class Person:
 
     def faults(self) -> list[str]:
         """Return what axe finds, and what sticks out of the window."""
-        self.page.evaluate(AXE.read_text(encoding="utf-8"))
-        return list(self.page.evaluate(FAULTS))
+        return faults(self.page)
 
     def leaves(self) -> None:
         """Close the page."""
         self.context.close()
+
+
+def faults(page: Any) -> list[str]:
+    """Return what axe finds on a page, and what sticks out of the window."""
+    page.evaluate(AXE.read_text(encoding="utf-8"))
+    return list(page.evaluate(FAULTS))

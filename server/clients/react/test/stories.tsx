@@ -93,7 +93,10 @@ main > section { display: grid; grid-template-columns: repeat(auto-fill, minmax(
 main > section.dark { background: #14181d; color: #e8ebef; }
 main > section > h2 { grid-column: 1 / -1; margin: 0; }
 article { min-width: 0; }
-article:has(.relevo-popover) { min-height: 40rem; }`;
+article { position: relative; }
+article:has(.relevo-popover) { min-height: 42rem; }
+article > .relevo-bell { position: static; }
+.relevo-popover.relevo-popover[data-align] { position: absolute; inset-inline: 0; width: auto; }`;
 const written = made.toJSON() as unknown as Written[];
 const body = renderToStaticMarkup(createElement("body", {}, createElement("main", {}, createElement("h1", {}, "The screens of @relevo/react"), ...written.map(asElement))));
 const head = `<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n<meta name="viewport" content="width=device-width, initial-scale=1">\n<title>The screens of @relevo/react</title>\n<style>\n${readFileSync(styles, "utf8")}${OWN}\n</style>\n`;
