@@ -17,7 +17,11 @@ export function Bell(_: BellProps): ReactNode {
   return (
     <>
       <Pressable role="button" aria-label={label} aria-expanded={open} onPress={() => setOpen(true)} style={{ minWidth: 44, minHeight: 44, alignItems: "center", justifyContent: "center" }}>
-        <Text style={{ fontSize: 24 }}>🔔</Text>
+        <View style={{ alignItems: "center" }}>
+          <View style={{ width: 16, height: 14, borderWidth: 2, borderBottomWidth: 0, borderTopLeftRadius: 8, borderTopRightRadius: 8, borderColor: colors.text }} />
+          <View style={{ width: 22, height: 2, borderRadius: 1, backgroundColor: colors.text }} />
+          <View style={{ width: 6, height: 3, marginTop: 1, borderBottomLeftRadius: 3, borderBottomRightRadius: 3, backgroundColor: colors.text }} />
+        </View>
         {unread !== 0 && (
           <View style={{ position: "absolute", top: 0, right: 0, minWidth: 20, paddingHorizontal: 5, borderRadius: 10, backgroundColor: colors.accent }}>
             <Text style={{ color: colors.onAccent, fontSize: 12, textAlign: "center" }}>{String(unread)}</Text>
