@@ -126,6 +126,9 @@ EXAMPLES: dict[tuple[str, str], Example] = {
     ("POST", "/v1/ops/cycles/{name}/pause"): _of("", {"reason": "maintenance"}, name="ingest"),
     ("POST", "/v1/ops/cycles/{name}/resume"): _of(name="ingest"),
     ("POST", "/v1/ops/redrive"): _of("", {"event_type": "order.shipped", "dry_run": True}),
+    ("POST", "/v1/shadow/sent"): _of(
+        "", {"sends": [{"sent_at": "2026-11-17T09:30:00Z", "owner": "user-7", "key": "order-17", "id": "n-1"}]}
+    ),
     ("POST", "/v1/config/plan"): _of("", {"config": {"event_types": {"offer": {"inbox_days": 30}}}}),
     ("POST", "/v1/config/apply"): _of("", {"config": {"event_types": {"offer": {"inbox_days": 30}}}}),
     ("POST", "/v1/ops/release"): _of("", {"event_type": "order.shipped"}),

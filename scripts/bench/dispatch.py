@@ -59,6 +59,7 @@ class Unguarded(Claims):
         now: datetime | None = None,
         probe: bool = False,  # noqa: ARG002
         since: datetime | None = None,  # noqa: ARG002
+        in_shadow: bool = False,  # noqa: ARG002
     ) -> Claim | None:
         """Take the next chunks in the order of the queue, and look where their deliveries go."""
         chunks = max(1, (limit or self.most) // _PER_CHUNK)

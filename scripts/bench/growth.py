@@ -181,7 +181,7 @@ class Growth:
         claiming = {
             "worker_id": "growth", "cycle": "dispatch", "project": _QUEUE, "lane": "bulk", "limit": 1_000, "now": None,
             "shard_index": None, "shard_count": None, "only_types": None, "not_types": None, "not_worded": None,
-            "suspect_lapses": 2, "since": None, "lease_ms": 60_000, "token": uuid4(),
+            "suspect_lapses": 2, "since": None, "in_shadow": False, "lease_ms": 60_000, "token": uuid4(),
         }  # fmt: skip
         self.ask("a claim of one type with a short lease", [Asked("claims", ("claim_due",), claiming, "bound_by_key")])
         self._forget_short()

@@ -55,7 +55,7 @@ def measure(conn: psycopg.Connection[Any], dsn: str, size: int, waiting: Sequenc
     claiming = {
         "worker_id": "growth", "cycle": "dispatch", "project": "collapsing", "lane": "bulk", "limit": 10, "now": None,
         "shard_index": None, "shard_count": None, "only_types": None, "not_types": None, "not_worded": None,
-        "suspect_lapses": 2, "since": None, "lease_ms": 60_000, "token": uuid4(),
+        "suspect_lapses": 2, "since": None, "in_shadow": False, "lease_ms": 60_000, "token": uuid4(),
     }  # fmt: skip
     name = "a claim of ten of one phone's collapse events"
     ask(name, "claims", ("claim_due",), claiming, "bound_by_key")

@@ -11,7 +11,8 @@ select c.*, e.id as content_id, e.title, e.body, e.data, e.push, e.wording, e.te
   from relevo.claim_due(
     claim => %(token)s, worker => %(worker_id)s, of_cycle => %(cycle)s, of_project => %(project)s, of_lane => %(lane)s, most => %(limit)s,
     given_at => %(now)s, shard => %(shard_index)s, shards => %(shard_count)s, only_types => %(only_types)s, not_types => %(not_types)s,
-    not_worded => %(not_worded)s, suspect_lapses => %(suspect_lapses)s, usual_lease_ms => %(lease_ms)s, since => %(since)s) c
+    not_worded => %(not_worded)s, suspect_lapses => %(suspect_lapses)s, usual_lease_ms => %(lease_ms)s, since => %(since)s,
+    in_shadow => %(in_shadow)s) c
   left join lateral (select e.id, e.title, e.body, e.data::text, (case when e.collapse is null and e.opens is null and e.unread_badge is null then e.push
                                   else relevo.push_with_options(e.push, e.event_type, e.collapse, e.opens, e.unread_badge) end)::text as push,
                             e.wording, e.texts::text, e.arguments::text
@@ -22,7 +23,8 @@ select c.*, e.id as content_id, e.title, e.body, e.data, e.push, e.wording, e.te
 select * from relevo.claim_probe(
   claim => %(token)s, worker => %(worker_id)s, of_cycle => %(cycle)s, of_project => %(project)s, of_lane => %(lane)s, most => %(limit)s,
   given_at => %(now)s, shard => %(shard_index)s, shards => %(shard_count)s, only_types => %(only_types)s, not_types => %(not_types)s,
-  not_worded => %(not_worded)s, usual_lease_ms => %(lease_ms)s, look_at => %(look_at)s);
+  not_worded => %(not_worded)s, usual_lease_ms => %(lease_ms)s, look_at => %(look_at)s,
+  in_shadow => %(in_shadow)s);
 
 -- name: wait_for_locks
 -- Lets this transaction wait for a lock as long as a statement may run: longer than a silent transaction may hold it.

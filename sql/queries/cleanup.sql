@@ -216,3 +216,14 @@ delete from relevo.digests g
 -- name: prune_digest_slots
 -- Deletes a batch of slots for which nothing is gathered; it counts them as one row.
 select relevo.prune_digest_slots(%(limit)s);
+
+-- name: prune_sends
+-- Forgets a batch of what another system reported beside shadow mode, five weeks after.
+with old as materialized (
+  select s.id from relevo.shadow_sends s
+   where s.received_at < relevo.now(%(now)s) - interval '35 days'
+   order by s.received_at
+   limit %(limit)s
+     for update skip locked
+)
+delete from relevo.shadow_sends s using old where s.id = old.id;

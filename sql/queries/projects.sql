@@ -1,7 +1,7 @@
 -- name: list_due_lanes
 -- Finds the lanes that have something new, which still have something of those asked for again, and which come next along the queue's index;
 -- when the first thing of each falls due and may be sent; and what the next look has to know. Nothing once dispatch is paused.
-select l.project, l.lane, l.due_at, l.wait_s, l.troubled, l.numbered, l.oldest_xid, l.next_xid, l.walked, l.last_project, l.last_lane
+select l.project, l.lane, l.due_at, l.wait_s, l.troubled, l.numbered, l.oldest_xid, l.next_xid, l.walked, l.last_project, l.last_lane, l.in_shadow
   from relevo.due_lanes(
     given_at => %(now)s, after_id => %(after_id)s, most_new => %(most_new)s, again_projects => %(again_projects)s::text[],
     again_lanes => %(again_lanes)s::text[], again_since => %(again_since)s::timestamptz[], after_project => %(after_project)s,

@@ -46,11 +46,14 @@ create table relevo.claims (
   ids          bigint[] not null,
   events       bigint[] not null default '{}',
   due_at       timestamptz,
+  in_shadow    boolean not null default false,
   constraint claims_check check (cardinality(days) = cardinality(ids))
 ) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500);
 comment on table relevo.claims is 'One row per claimed batch; its token, made by the client, is the fence of every write that follows.';
 comment on column relevo.claims.ids is 'The deliveries it holds: one belongs to a claim exactly while it stands here. What was settled is taken out.';
 comment on column relevo.claims.events is 'The events of its deliveries, each once, as they were claimed.';
 comment on column relevo.claims.due_at is 'When the first of its deliveries fell due: what is handed back is due since then.';
+comment on column relevo.claims.in_shadow is
+  'Whether its deliveries were claimed in shadow mode: nothing of it is ever sent, whatever happens to the mode meanwhile.';
 alter table relevo.claims alter column ids set storage external;
 create index claims_by_time on relevo.claims (claimed_at);

@@ -43,10 +43,11 @@ PARTS = {
     "words": ("words",),
     "applying": ("apply",),
     "assistant": ("mcp",),
+    "shadow": ("shadow",),
 }
 """The commands by the file they are in: a command loads its own file alone."""
 HEADINGS = {
-    "Run it": ("run", "serve", "tick", "run-cycle", "pause", "resume"),
+    "Run it": ("run", "serve", "tick", "run-cycle", "pause", "resume", "shadow"),
     "Send": ("enqueue", "preview", "cancel", "event-type", "category", "quiet", "cap", "words"),
     "Look": (
         "status",

@@ -372,6 +372,17 @@ def read_time(word: str | datetime) -> datetime:
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
+def columns_of(given: Iterable[str], known: Sequence[str]) -> dict[str, str]:
+    """Return in which columns of a file its fields are, as --column says."""
+    pairs = dict(one.partition("=")[::2] for one in given)
+    for field, name in pairs.items():
+        if field not in known or not name:
+            raise UsageError(
+                f"--column must be like owner=user_id, got {field}={name}.", hint=f"The fields are {', '.join(known)}."
+            )
+    return pairs
+
+
 def print_json(rows: Sequence[Any]) -> None:
     """Print one JSON object per line; instants are RFC 3339, in UTC, as HTTP tells them."""
     for row in rows:

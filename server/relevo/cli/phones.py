@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from uuid import UUID
@@ -17,6 +16,7 @@ from relevo.cli.common import (
     AsJson,
     Limit,
     as_written,
+    columns_of,
     load_settings,
     open_database,
     open_lists,
@@ -26,7 +26,6 @@ from relevo.cli.common import (
     read_installation,
     several,
 )
-from relevo.core.errors import UsageError
 from relevo.database import migrate
 from relevo.operators import phone_import, phones, reasons
 from relevo.operators.phone_files import FIELDS
@@ -70,23 +69,13 @@ def import_phones(  # noqa: PLR0917 typer options
     settings = load_settings()
     given = {"provider": provider, "project": project, "environment": environment}
     usual = {name: value for name, value in given.items() if value is not None}
-    source = Source(file, of, _columns(column or ()), usual)
+    source = Source(file, of, columns_of(column or (), FIELDS), usual)
     with open_database(settings) as database:
         if not dry_run:
             migrate.prepare(database)
         done = phone_import.run(database, source, dry_run=dry_run, tell=lambda _: None if as_json else _tell(done=_))
     _say(source, done, dry_run=dry_run, as_json=as_json)
     sys.exit(FAILED if done.refused else OK)
-
-
-def _columns(given: Sequence[str]) -> dict[str, str]:
-    pairs = dict(one.partition("=")[::2] for one in given)
-    for field, name in pairs.items():
-        if field not in FIELDS or not name:
-            raise UsageError(
-                f"--column must be like owner=user_id, got {field}={name}.", hint=f"The fields are {', '.join(FIELDS)}."
-            )
-    return pairs
 
 
 def _tell(done: Progress) -> None:

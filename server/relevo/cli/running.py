@@ -40,6 +40,7 @@ from relevo.core.errors import UsageError
 from relevo.core.model import Report, Shard
 from relevo.database import migrate
 from relevo.operators import actions, event_types, fleet, quiet_channel
+from relevo.operators import shadow as shadow_modes
 from relevo.sandbox import demo as demo_room
 from relevo.sandbox import embedded as embedded_sandbox
 
@@ -56,6 +57,9 @@ def run(
     demo: Annotated[
         bool, typer.Option("--demo", help="Without DATABASE_URL: create an embedded PostgreSQL and sample data.")
     ] = False,
+    shadow: Annotated[
+        bool, typer.Option("--shadow", help="Send nothing, and do everything else; `relevo shadow off --all` ends it.")
+    ] = False,
 ) -> None:
     "Run the cycles until SIGINT or SIGTERM; a second signal ends at once."
     settings = load_settings(demo=demo)
@@ -64,6 +68,9 @@ def run(
     if signals.came_early():
         return
     with build(settings, "run") as built:
+        if shadow:
+            migrate.prepare(built.database)
+            shadow_modes.require(built.database)
         beside = _runs_beside(built)
         faces = _http(built) if settings.http_enabled else []
         if demo_room.wanted(settings) and not beside:

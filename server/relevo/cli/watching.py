@@ -176,7 +176,7 @@ def _show(seen: fleet.Status, *, as_json: bool) -> None:
     print_json([_as_json(seen)]) if as_json else _print_status(seen)
 
 
-_TOLD = ("claims", "sources", "projects", "due", "dead_letters", "held", "cycles", "workers")
+_TOLD = ("claims", "sources", "projects", "due", "dead_letters", "held", "cycles", "workers", "shadow")
 
 
 def _as_json(seen: fleet.Status) -> dict[str, Any]:
@@ -185,6 +185,9 @@ def _as_json(seen: fleet.Status) -> dict[str, Any]:
 
 
 def _print_status(seen: fleet.Status) -> None:
+    if seen.shadow:
+        of = ", ".join(f"project {row['project']}" if row["project"] else "all projects" for row in seen.shadow)
+        print_wrapped("Shadow:", f"nothing is sent of {of}.", "bold yellow")
     for problem in seen.problems:
         print_wrapped("Not healthy:", f"{problem.removesuffix('.')}.", "bold red")
     if not seen.problems:

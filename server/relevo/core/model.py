@@ -132,6 +132,8 @@ class Delivery(NamedTuple):
 
 NEWS = "relevo.news"
 """The type of the events that carry news to webhooks, and their push service: no pushes, and not shown among them."""
+SHADOW = "shadow"
+"""The error code of deliveries that only shadow mode kept from being sent."""
 DIGEST = "relevo.digest"
 """The type of the events by which digests are told: what each phone is told is its own."""
 

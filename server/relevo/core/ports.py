@@ -150,6 +150,8 @@ class PushContext:
     """The events that its messages tell, each once."""
     event_types: tuple[str, ...] = ()
     """The types of the events, each once."""
+    in_shadow: bool = False
+    """Whether shadow mode keeps the request from being sent."""
 
 
 PushMiddleware = Callable[[PushContext, Callable[[], Reply]], Reply]

@@ -49,6 +49,7 @@ FACTS = CycleFacts(
         "digest_contents_pruned": "contents of digests deleted",
         "digests_pruned": "digests deleted",
         "batches_pruned": "batches deleted",
+        "sends_pruned": "reported sends of another system deleted",
     },
     after="receipt",
     singleton=True,
@@ -76,6 +77,7 @@ _PRUNED = {
     "prune_digest_contents": "digest_contents_pruned",
     "prune_digests": "digests_pruned",
     "prune_batches": "batches_pruned",
+    "prune_sends": "sends_pruned",
 }
 """The statements that delete what is old, and as what it is counted."""
 _UNCOUNTED = (

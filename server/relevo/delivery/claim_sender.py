@@ -16,7 +16,7 @@ import structlog
 
 from relevo.core.errors import DatabaseUnavailableError, OwnershipLostError
 from relevo.core.logs import normalise_error
-from relevo.core.model import Accepted, Answer, Delivery, PushRequest, SentRequest, Ticket
+from relevo.core.model import SHADOW, Accepted, Answer, Delivery, PushRequest, Reply, SentRequest, Ticket
 from relevo.database.outages import BUSY
 from relevo.delivery.claiming.claim import Claim
 from relevo.delivery.composing.messages import MessageBuilder
@@ -24,7 +24,7 @@ from relevo.delivery.sending.bad_messages import BadMessageSearch
 from relevo.delivery.sending.in_flight import InFlightRequests, RequestResult
 from relevo.delivery.settling.outcomes import judged
 from relevo.delivery.settling.recorder import Recorder
-from relevo.delivery.settling.replies import ReplyHandler
+from relevo.delivery.settling.replies import Handled, ReplyHandler
 from relevo.delivery.worker_services import ClaimContext
 from relevo.runtime import threads
 
@@ -173,9 +173,9 @@ class ClaimSender:
         outcomes: dict[UUID, str] = {}
         for request, reply in ((each.request, each.reply) for each in results if each.reply is not None):
             outcomes[request.id] = reply.kind
-            self._count_request(0 if reply.kind in ("held_back", "not_sent") else _seen(request, reply.tickets))
+            self._count_request(self._seen(request, reply))
             self._measure(reply.kind, reply.tickets)
-            handled = self.replies.handle(request, reply)
+            handled = self._handle(request, reply)
             again += handled.again
             answers += [a if a.status in ("sent", "ok") else a._replace(request=request.id) for a in handled.answers]
         self.recorder.mark_unsent([each.request.id for each in results if each.reply is None])
@@ -293,6 +293,22 @@ class ClaimSender:
             metrics.tickets.labels(name, "ok").inc(len(tickets))
         else:
             metrics.count_codes(metrics.tickets, (ticket.code for ticket in tickets), name)
+
+    def _handle(self, request: PushRequest, reply: Reply) -> Handled:
+        """Return what a reply means; of a request that shadow mode kept, that it was not sent."""
+        if not self._is_shadow(reply):
+            return self.replies.handle(request, reply)
+        self.context.report.counts["notifications_shadow"] += len(request.deliveries)
+        return self.replies.handle_shadow(request)
+
+    def _is_shadow(self, reply: Reply) -> bool:
+        return self.claim.in_shadow and (reply.kind, reply.code) == ("held_back", SHADOW)
+
+    def _seen(self, request: PushRequest, reply: Reply) -> int:
+        """Return how many messages of a request its push service saw, or would have seen but for shadow mode."""
+        if reply.kind in ("held_back", "not_sent"):
+            return len(request.deliveries) if self._is_shadow(reply) else 0
+        return _seen(request, reply.tickets)
 
     @cached_property
     def _deliveries(self) -> list[Delivery]:

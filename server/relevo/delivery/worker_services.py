@@ -26,6 +26,7 @@ from relevo.delivery.projects.projects import Projects
 from relevo.delivery.projects.rate_and_breaker import SendingRules
 from relevo.delivery.projects.request_pool import RequestPool, RequestPools
 from relevo.delivery.report import Report
+from relevo.delivery.shadow_provider import ShadowProvider
 from relevo.delivery.tracing.traced import ClaimSpans, Tracing
 from relevo.runtime.hung_calls import HungCalls
 from relevo.runtime.runs import Run
@@ -57,9 +58,12 @@ class WorkerServices:
     tracing: Tracing | None = None
     """Makes the spans of traced events; None if no exporter is configured."""
 
-    def provider_of(self, project: str) -> PushProvider:
-        """Return the push service of a project, as deliveries name it."""
-        return self.providers[SendingProject.parse(project).provider]
+    def provider_of(self, project: str, *, in_shadow: bool = False) -> PushProvider:
+        """Return the push service of a project, as deliveries name it; in shadow mode one that sends nothing."""
+        name = SendingProject.parse(project).provider
+        if in_shadow:
+            return ShadowProvider.of(name, self.providers.get(name))
+        return self.providers[name]
 
 
 @dataclass(eq=False)
@@ -93,7 +97,8 @@ class ClaimContext:
         """Find what follows from the claim."""
         self.probe = self.allowance.grant.probe
         self.project, self.key = self.claim.project, (self.claim.project, self.lane)
-        self.projects, self.provider = self.services.projects, self.services.provider_of(self.project)
+        self.projects = self.services.projects
+        self.provider = self.services.provider_of(self.project, in_shadow=self.claim.in_shadow)
         self.rules = self.projects.rules.of(self.project)
         self.patience_s = min(_PATIENCE_S, self.claim.lease_ms / 4000)
 

@@ -32,6 +32,7 @@ from relevo.http import (
     owners,
     problems,
     quiet,
+    shadow,
     tenders,
     words,
 )
@@ -67,6 +68,7 @@ ROUTERS: tuple[APIRouter, ...] = (
     tenders.router,
     ops.router,
     config.router,
+    shadow.router,
     health.metrics_router,
     api_page.router,
     *dashboard.ROUTERS,

@@ -89,6 +89,7 @@ _AT: dict[str, dict[str, Rule]] = {
     "/v1/ops/release": {"POST": OPERATE},
     "/v1/config/plan": {"POST": CONFIGURE},
     "/v1/config/apply": {"POST": CONFIGURE},
+    "/v1/shadow/sent": {"POST": APP},
     "/v1/installations": {"GET": APP},
     "/v1/owners/log-out": {"POST": APP},
     "/v1/owners/complete": {"POST": APP},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -15,7 +16,7 @@ from relevo.core.statuses import SENT
 from relevo.database import instance
 from relevo.database.instance import Standing
 from relevo.database.pool import Database
-from relevo.operators import archive, sources
+from relevo.operators import archive, shadow, sources
 from relevo.operators.formats import MOST_COUNTED
 from relevo.operators.health import Facts, find_problems
 from relevo.operators.health.problem import Observed, Problem
@@ -42,6 +43,8 @@ class Status(Observed):
     claims: Row
     dead_letters: int
     """How many deliveries failed for good, up to a bound, and lie there until somebody sends them again."""
+    shadow: Sequence[Row] = ()
+    """The projects of which nothing is sent, because they are in shadow mode; an empty name means all."""
 
 
 def has_scheduler(database: Database) -> bool:
@@ -93,6 +96,7 @@ def status(database: Database, settings: Settings, facts: Facts = dict) -> Statu
         problems=tuple(find_problems(seen, settings, facts)),
         claims=fetch(database, _SQL["sum_claims"])[0],
         dead_letters=fetch(database, _SQL["count_dead_letters"], most=MOST_COUNTED)[0]["dead_letters"],
+        shadow=shadow.modes(database),
     )
 
 

@@ -7,7 +7,7 @@ import re
 from relevo.core.i18n import N_
 from relevo.core.i18n import gettext as _
 from relevo.core.known_services import CODES, LABELS, NATIVE
-from relevo.core.model import NEWS
+from relevo.core.model import NEWS, SHADOW
 from relevo.core.phrases import clipped
 from relevo.core.sending_project import SendingProject
 
@@ -72,6 +72,7 @@ ERRORS = {
     "project_changed": N_("The phone moved to another project before the push was sent."),
     "batched": N_("One push announces it together with others of its kind."),
     "phone_paused": N_("The push service asked Relevo to send nothing to this phone for a while."),
+    SHADOW: N_("Relevo did not send this push: shadow mode was on."),
     "shows_nothing": N_("It has neither a title nor a body, and a browser must show something."),
     "retired": N_("Its month went to the archive before it could be sent."),
     "none": N_("No reason was given."),
@@ -138,7 +139,7 @@ NOT_ALLOWED = {
 _UNSENT = (
     "batched capped deadline_before_digest deadline_passed event_ended event_gone handled_elsewhere in_digest "
     "installation_gone not_accepted not_allowed opted_out owner_changed preference_changed project_changed refused "
-    "superseded told_already"
+    "shadow superseded told_already"
 )
 """The codes that say all there is to say of a delivery that ended unsent."""
 _OURS = ("capped", "in_digest", "batched", "deadline_before_digest", "project_changed")

@@ -15,7 +15,7 @@ begin
       cross join lateral (select l.id, l.collapse, l.scheduled_at, l.state, l.deadline_at from relevo.notification_events l
                            where l.id = d.notification_event_id offset 0) l
      where (of_inbox is null or d.inbox_id is null or d.inbox_id = of_inbox) and d.event_type = of_type and l.collapse = any (collapses) and l.state <> 'cancelled'
-       and (d.status not in ('expired', 'skipped', 'failed', 'invalid', 'cancelled') or d.last_error_code = 'superseded')
+       and (d.status not in ('expired', 'skipped', 'failed', 'invalid', 'cancelled') or d.last_error_code in ('superseded', 'shadow'))
        and (d.status not in ('pending', 'retryable') or l.deadline_at is null or l.deadline_at > now());
 end
 $$;

@@ -31,6 +31,7 @@ begin
   delete from relevo.kept_inbox_items where installation_id = installation and inbox_id = any (inboxes);
   delete from relevo.former_phones where installation_id = installation and inbox_id = any (inboxes);
   perform relevo.delete_empty_inboxes(inboxes);
+  delete from relevo.shadow_sends s where s.installation_id = installation;
   perform relevo.forget_batches('i:' || installation, null, 'the installation was forgotten');
   perform relevo.forget_cap_uses('i:' || installation, null);
   if not owned then

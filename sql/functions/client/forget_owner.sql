@@ -28,6 +28,7 @@ begin
   delete from relevo.owner_rules where owner = of_owner;
   delete from relevo.consents where owner = of_owner;
   delete from relevo.consent_words where owner = of_owner;
+  delete from relevo.shadow_sends where owner = of_owner;
   perform relevo.forget_batches('o:' || of_owner, null, 'its owner was forgotten');
   perform relevo.forget_cap_uses('o:' || of_owner, null);
   delete from relevo.shared_locks where key = hashtextextended('owner:' || of_owner, 0); -- locked alone above; whoever waits for it makes it anew

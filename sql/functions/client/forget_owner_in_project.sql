@@ -32,6 +32,7 @@ begin
   delete from relevo.owner_rules where owner = of_owner and project = of_project;
   delete from relevo.consents where owner = of_owner and project = of_project;
   delete from relevo.consent_words where owner = of_owner and project = of_project;
+  delete from relevo.shadow_sends where owner = of_owner and coalesce(project, of_project) = of_project;
   perform relevo.forget_batches('o:' || of_owner, of_project, 'its owner was forgotten');
   perform relevo.forget_cap_uses('o:' || of_owner, of_project);
   return many;

@@ -16,7 +16,7 @@ as $$
                                join relevo.notification_events o on o.id = f.former_event_id
                                join relevo.notification_deliveries d
                                  on d.event_day = o.event_day and d.notification_event_id = o.id and d.installation_id = u.phone
-                              where f.event_id = e.id and d.status in ('sent', 'ok', 'unconfirmed', 'unknown') offset 0)) u
+                              where f.event_id = e.id and (d.status in ('sent', 'ok', 'unconfirmed', 'unknown') or d.last_error_code = 'shadow') offset 0)) u
 $$;
 
 revoke all on function relevo.leave_out_repeats from public;

@@ -27,7 +27,7 @@ as $$
                            join relevo.notification_events o on o.id = f.former_event_id
                            join relevo.notification_deliveries d
                              on d.event_day = o.event_day and d.notification_event_id = o.id and d.installation_id = (n.phone).installation_id
-                          where f.event_id = e.id and d.status in ('sent', 'ok', 'unconfirmed', 'unknown'))) t on true
+                          where f.event_id = e.id and (d.status in ('sent', 'ok', 'unconfirmed', 'unknown') or d.last_error_code = 'shadow'))) t on true
 $$;
 
 revoke all on function relevo.small_targets from public;

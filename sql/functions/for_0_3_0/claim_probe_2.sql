@@ -10,7 +10,7 @@ as $$
   select c.event_day, r.event_id, c.event_type, r.at_most_once, c.attempt_count, c.lapse_count, r.deadline_at, r.seconds_to_go, c.created_at,
          r.its_ids, r.its_installations, r.its_tokens, r.its_versions, r.its_platforms, r.its_locales, r.its_obstacles, c.lease_ms
     from relevo.claim_probe($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, coalesce($11, '{}') || '{relevo.digest}',
-           array(select distinct w.event_type from relevo.wordings w), $12, $13) c
+           array(select distinct w.event_type from relevo.wordings w), $12, $13, false) c
     cross join lateral relevo.rows_of_0_3(c.event_id, c.events, c.once, c.deadlines, c.seconds, c.at_most_once, c.deadline_at, c.seconds_left, c.ids, c.installations,
                                           c.tokens, c.versions, c.platforms, c.locales, c.obstacles) r
 $$;

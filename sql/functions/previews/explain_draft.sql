@@ -62,6 +62,8 @@ begin
       rule := 'event_gone'; why := 'There is no such event, or it was archived.';
     when i.installation_id is null then
       rule := 'installation_gone'; why := 'There is no such installation.';
+    when d.status = 'skipped' and d.last_error_code = 'shadow' then
+      rule := 'shadow'; why := 'Relevo did not send this push: shadow mode was on.';
     when d.last_error_code = 'owner_changed'
          or made.is_open and batch ->> 'event' is null and relevo.is_for_another(e.audience, made.inbox_id, made.at, i.installation_id, i.inbox_id, i.owner_since) then
       rule := 'owner_changed'; why := 'This phone belongs to another owner now, or to none. The event stays in the inbox of the owner it was for.';

@@ -1,7 +1,9 @@
 -- Claims a few of the oldest due deliveries for a probe. It prefers deliveries without an obstacle to phones for which the push service accepted a
--- push before, because a phone that never worked tells little of its project.
+-- push before, because a phone that never worked tells little of its project. It is made in shadow or live, as
+-- claim_due makes one.
 create or replace function relevo.claim_probe(claim uuid, worker text, of_cycle text, of_project text, of_lane text, most int, given_at timestamptz,
-                                     shard int, shards int, only_types text[], not_types text[], not_worded text[], usual_lease_ms int, look_at int)
+                                     shard int, shards int, only_types text[], not_types text[], not_worded text[], usual_lease_ms int, look_at int,
+                                     in_shadow boolean)
   returns table (event_day date, event_id bigint, event_type text, at_most_once boolean, attempt_count smallint, lapse_count smallint,
                  deadline_at timestamptz, seconds_left float8, created_at timestamptz, ids bigint[], installations uuid[], tokens text[],
                  versions int[], platforms text[], locales text[], obstacles text[], quiet timestamptz[], lease_ms int, events bigint[],
@@ -21,7 +23,11 @@ declare
   taken relevo.due_chunks[] := '{}';
   lease int;
   room int := most;
+  shadow_end timestamptz := relevo.shadow_until(of_project);
 begin
+  if in_shadow and shadow_end is null then
+    return;
+  end if;
   for picked in
     select h.chunk_id, h.lease_ms, array_agg(h.id order by h.place) as ids, min(h.place) as first_place
       from (select c.id as chunk_id, u.id,
@@ -34,7 +40,7 @@ begin
                                and (only_types is null or o.event_type = any (only_types))
                                and (not_types is null or o.event_type <> all (not_types))
                                and (not_worded is null or o.event_type <> all (not_worded) or not relevo.is_any_worded(coalesce(o.events, array[o.event_id])))
-                               and relevo.in_shard(o.id, shard, shards)
+                               and relevo.in_shard(o.id, shard, shards) and (shadow_end is null or (o.due_at < shadow_end) = in_shadow)
                              order by o.due_at, o.id limit look_at) o) c
               cross join lateral unnest(c.ids, c.installations, c.events) as u(id, installation_id, event_id)
              where c.before < look_at) h
@@ -61,7 +67,7 @@ begin
   if lease is null then
     return;
   end if;
-  perform relevo.write_claim(claim, worker, of_cycle, lease, at, taken);
+  perform relevo.write_claim(claim, worker, of_cycle, lease, at, taken, in_shadow);
   return query
     select l.event_day, l.event_id, l.event_type, l.at_most_once, l.attempt_count, l.lapse_count, l.deadline_at, l.seconds_left, l.created_at,
            l.ids, l.installations, l.tokens, l.versions, l.platforms, l.locales, l.obstacles, l.quiet, l.lease_ms, l.events, l.once, l.deadlines,

@@ -1,10 +1,11 @@
 -- Returns the lanes that have something new, those of the given ones that still have something, and the next ones along the queue's index; of
 -- each when the first thing falls due, and in how many seconds it may be sent. Every row has the last id given out in the queue, the oldest
--- transaction under way, the next one to come, and how far the walk along the index went. No row while dispatch is paused.
+-- transaction under way, the next one to come, and how far the walk along the index went. In shadow is what shadow mode keeps from being sent.
+-- No row while dispatch is paused.
 create or replace function relevo.due_lanes(given_at timestamptz, after_id bigint, most_new int, again_projects text[], again_lanes text[],
                                    again_since timestamptz[], after_project text, after_lane text, most int)
   returns table (project text, lane text, due_at timestamptz, wait_s double precision, troubled boolean, numbered bigint, oldest_xid bigint,
-                 next_xid bigint, walked int, last_project text, last_lane text)
+                 next_xid bigint, walked int, last_project text, last_lane text, in_shadow boolean)
   language plpgsql stable
   set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off
   set random_page_cost = 0 set plan_cache_mode = force_generic_plan
@@ -51,8 +52,10 @@ begin
     select l.project, l.lane, case when l.due_at > '2000-01-01Z' then least(l.due_at, '9000-01-01Z') end, -- no other is worth a look's failing
            extract(epoch from least(greatest(l.due_at, case when p.breaker <> 'closed' then p.probe_at else p.rest_until end, '2000-01-01Z'),
                                     '9000-01-01Z') - at)::float8,
-           coalesce(p.breaker <> 'closed', false), h.numbered, h.oldest_xid, h.next_xid, h.walked, w.project, w.lane
+           coalesce(p.breaker <> 'closed', false), h.numbered, h.oldest_xid, h.next_xid, h.walked, w.project, w.lane,
+           a.any_shadow and coalesce(l.due_at < relevo.shadow_until(l.project), false)
       from head h
+      cross join (select exists (select from relevo.shadow_modes) as any_shadow) a
       left join walked w on w.place = h.walked
       left join lanes l on true
       left join relevo.projects p on p.project = l.project;

@@ -16,7 +16,7 @@ begin
                            where l.id = d.notification_event_id offset 0) l
      where (of_inbox is null or d.inbox_id is null or d.inbox_id = of_inbox) and d.event_type = of_type and l.collapse = of_collapse and (l.scheduled_at, l.id) > (due_at, of_event) and l.state <> 'cancelled'
        -- one that this phone will not be shown takes nobody's place; one that was itself superseded has a later one behind it
-       and (d.status not in ('expired', 'skipped', 'failed', 'invalid', 'cancelled') or d.last_error_code = 'superseded')
+       and (d.status not in ('expired', 'skipped', 'failed', 'invalid', 'cancelled') or d.last_error_code in ('superseded', 'shadow'))
        and (d.status not in ('pending', 'retryable') or l.deadline_at is null or l.deadline_at > now()));
 end
 $$;

@@ -1,5 +1,5 @@
 -- Ends a claim, or, of the deliveries that it holds, some: what was never journalled is due again, what was journalled and not answered is
--- ambiguous. Returns how many became what, and how many of them are `ambiguous`. A claim of receipts only lets go of them.
+-- ambiguous, but in shadow, where no request is ever sent. Returns how many became what, and how many of them are `ambiguous`. A claim of receipts only lets go of them.
 create or replace function relevo.end_claim(claim uuid, only_ids bigint[], lapsed boolean, poison_lapses int, most_attempts int, timeout_ms bigint,
                                             receipt_ms bigint, given_at timestamptz)
   returns table (status text, deliveries int)
@@ -25,6 +25,9 @@ begin
   if held.token is null or held.cycle = 'receipt' then
     update relevo.awaited_receipts r set claim_token = null where r.claim_token = claim;
     return;
+  end if;
+  if held.in_shadow then
+    update relevo.push_requests r set answered_at = at, outcome = 'held_back' where r.claim_token = claim and r.answered_at is null;
   end if;
 
   with key as materialized ( -- each with its unanswered request, if it was in one

@@ -1,4 +1,6 @@
 -- Writes what was answered of deliveries, as far as the claim still holds them, takes them out of it, and returns how many became what.
+-- A claim in shadow takes no answer of a push service, and one that is live none of shadow mode. What a claim in shadow would try again after the
+-- mode ended is over with it, but for what waits for a time of its own.
 -- Answers come in sorts: what was said, in which request, of which type. `kinds` says of each answer which sort it is of.
 create or replace function relevo.settle_deliveries(
   claim uuid, of_days date[], of_ids bigint[], kinds int[], tickets text[], versions int[],
@@ -14,10 +16,30 @@ declare
   held_days date[];
   held_ids bigint[];
   late_tickets text[];
+  shadowed boolean;
+  shadow_left boolean := false;
   written relevo.written_delivery[];
 begin
   -- A reaper at work on the claim is waited for; the statements below see the claim as it is then.
-  select c.days, c.ids into held_days, held_ids from relevo.claims c where c.token = claim for no key update;
+  select c.days, c.ids, c.in_shadow into held_days, held_ids, shadowed from relevo.claims c where c.token = claim for no key update;
+  if (shadowed or 'shadow' = any (sort_codes)) and exists (
+    select from unnest(sort_statuses, sort_spent, sort_codes) as s(said, spent, code)
+     where case when shadowed then s.spent > 0 and s.said in ('sent', 'ok') else not shadowed and s.said = 'skipped' and s.code = 'shadow' end) then
+    raise exception using errcode = 'data_exception', message = format('claim %s mixes what was sent with what was not, in shadow mode', claim);
+  end if;
+  if shadowed and of_ids <> '{}' then
+    select relevo.shadow_until(d.project) <= at into shadow_left
+      from relevo.notification_deliveries d where d.event_day = of_days[1] and d.id = of_ids[1];
+  end if;
+  if shadow_left then
+    for k in 1 .. cardinality(sort_statuses) loop
+      if sort_statuses[k] = 'retryable' and sort_not_befores[k] is null then
+        sort_statuses[k] := 'skipped';
+        sort_codes[k] := 'shadow';
+        sort_messages[k] := null;
+      end if;
+    end loop;
+  end if;
 
   -- A delivery that ends unsent was sent after all if a ticket came late. The deliveries are locked first: a ticket is kept before that, and seen here, or
   -- comes later and finds how they ended.

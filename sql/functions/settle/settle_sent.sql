@@ -1,5 +1,5 @@
 -- Settles requests of which every delivery was sent, and which are what the claim holds next, as the general statement would; returns null,
--- with nothing written, if the claim does not hold them. Without receipt_ms there are no receipts: what was taken is ok.
+-- with nothing written, if the claim does not hold them, or was made in shadow. Without receipt_ms there are no receipts: what was taken is ok.
 -- It earns 14 % of the row dispatch of `make bench ARGS="--only dispatch"`, run with it and with settle_deliveries in turns.
 -- Steps: lock the claim, update deliveries, await receipts, count, note first pushes, close the requests, shorten or end the claim.
 create or replace function relevo.settle_sent(claim uuid, of_project text, sent_ids bigint[], unsent int[], tickets text[], of_installations uuid[],
@@ -21,7 +21,7 @@ declare
   written int;
 begin
   select c.days[:reach], c.ids[:reach], cardinality(c.ids) = size into held_days, held_ids, is_all
-    from relevo.claims c where c.token = claim for no key update;
+    from relevo.claims c where c.token = claim and not c.in_shadow for no key update;
   if unsent <> '{}' then
     select array_agg(u.event_day order by u.place) filter (where u.place = any (unsent)),
            array_agg(u.id order by u.place) filter (where u.place = any (unsent)),

@@ -217,7 +217,7 @@ def test_the_claim_after_a_burst_reads_what_it_takes(build, conn) -> None:
     asked = {
         "token": uuid4(), "worker_id": "w", "cycle": "dispatch", "project": "default", "lane": "bulk", "limit": batch,
         "only_types": None, "not_types": None, "not_worded": None, "shard_index": None, "shard_count": None, "now": None,
-        "suspect_lapses": 2, "since": None, "lease_ms": 60_000,
+        "suspect_lapses": 2, "since": None, "in_shadow": False, "lease_ms": 60_000,
     }  # fmt: skip
     assert reads(conn, asked) <= batch + batch // 5, "each one's installation; chunks and events are few"
     claim = app.claims.claim("dispatch", "default", "bulk")

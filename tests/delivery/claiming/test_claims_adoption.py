@@ -142,7 +142,7 @@ def zombie(connection: psycopg.Connection, token) -> None:
     """Do what a claim does up to its COMMIT."""
     everything = dict.fromkeys(["shard_index", "shard_count", "only_types", "not_types", "not_worded"])
     who = {"token": token, "worker_id": "zombie", "cycle": "dispatch", "project": "default", "lane": "bulk"}
-    how = {"limit": 100, "now": NOW, "suspect_lapses": 2, "since": None, "lease_ms": 60_000}
+    how = {"limit": 100, "now": NOW, "suspect_lapses": 2, "since": None, "in_shadow": False, "lease_ms": 60_000}
     connection.execute(SQL["claim_due"], everything | who | how)
 
 

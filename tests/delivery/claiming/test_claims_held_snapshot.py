@@ -17,7 +17,7 @@ CHURNED, CHUNK = 6_000, 100
 CLAIM, LOOK = queries.load("claims")["claim_due"], queries.load("projects")["list_due_lanes"]
 ASKED = {
     "worker_id": "a", "cycle": "dispatch", "project": "default", "lane": "bulk", "limit": 1, "now": NOW, "shard_index": None,
-    "shard_count": None, "only_types": None, "not_types": None, "not_worded": None, "suspect_lapses": 2, "since": None, "lease_ms": 60_000,
+    "shard_count": None, "only_types": None, "not_types": None, "not_worded": None, "suspect_lapses": 2, "since": None, "in_shadow": False, "lease_ms": 60_000,
 }  # fmt: skip
 
 CHURN = """

@@ -31,6 +31,7 @@ NO_LIMITS = {
     "suspect_lapses": 2,
     "lease_ms": 60_000,
     "since": None,
+    "in_shadow": False,
     "look_at": 1_000,
 }
 

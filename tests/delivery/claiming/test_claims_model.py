@@ -218,7 +218,14 @@ class Machine(RuleBasedStateMachine):
     def _asked(self, app: App, limit: int) -> dict[str, Any]:
         worker = {"worker_id": app.worker.worker_id, "cycle": "dispatch", "lease_ms": LEASES["tender.new"]}
         queue = {"project": "default", "lane": "bulk", "limit": limit, "shard_index": None, "shard_count": None}
-        types = {"only_types": None, "not_types": None, "not_worded": None, "suspect_lapses": SUSPECT, "since": None}
+        types = {
+            "only_types": None,
+            "not_types": None,
+            "not_worded": None,
+            "suspect_lapses": SUSPECT,
+            "since": None,
+            "in_shadow": False,
+        }
         return {"token": uuid4(), "now": self.model.now} | worker | queue | types
 
     def _claim_and_adopt(self, app: App, limit: int) -> Claim | None:

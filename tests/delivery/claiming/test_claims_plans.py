@@ -207,7 +207,7 @@ def due(**more: Any) -> dict[str, Any]:
     """Return the parameters of a claim of 1,000."""
     usual = {
         "token": uuid4(), "worker_id": "a", "cycle": "dispatch", "project": "default", "lane": "bulk", "now": NOW, "limit": BATCH,
-        "shard_count": None, "shard_index": None, "only_types": None, "not_types": None, "not_worded": None, "suspect_lapses": 2, "since": None, "lease_ms": 60_000,
+        "shard_count": None, "shard_index": None, "only_types": None, "not_types": None, "not_worded": None, "suspect_lapses": 2, "since": None, "in_shadow": False, "lease_ms": 60_000,
         "look_at": 5_000,
     }  # fmt: skip
     return usual | more

@@ -129,7 +129,7 @@ def test_a_claim_locks_only_what_it_takes(build, conn, dsn) -> None:
     with psycopg.connect(dsn) as under_way:
         under_way.execute(
             """select * from relevo.claim_due(gen_random_uuid(), 'slow', 'dispatch', 'default', 'bulk', 10, %s,
-                                                null, null, null, null, null, 2, 60000, null)""",
+                                                null, null, null, null, null, 2, 60000, null, false)""",
             [NOW],
         )
         assert len(take(other, limit=500).ids) == 500

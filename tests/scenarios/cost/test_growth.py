@@ -213,7 +213,7 @@ def test_claims_take_what_shares_a_lease(many) -> None:
         )
         asked = {
             "token": uuid4(), "worker_id": "a", "cycle": "dispatch", "project": "p0", "lane": "bulk", "limit": 1_000,
-            "shard_index": None, "shard_count": None, "only_types": None, "not_types": None, "not_worded": None, "suspect_lapses": 2, "since": None,
+            "shard_index": None, "shard_count": None, "only_types": None, "not_types": None, "not_worded": None, "suspect_lapses": 2, "since": None, "in_shadow": False,
             "lease_ms": 60_000,
         }  # fmt: skip
         assert read(many, "claims", "claim_due", "bound_by_key", **asked) <= 40
@@ -281,7 +281,7 @@ def test_a_claim_reads_what_a_phone_of_collapse_events_got_once(many) -> None:
     asked = {
         "token": uuid4(), "worker_id": "a", "cycle": "dispatch", "project": "collapsing", "lane": "bulk", "limit": 1_000,
         "shard_index": None, "shard_count": None, "only_types": None, "not_types": None, "not_worded": None, "suspect_lapses": 2,
-        "since": None, "lease_ms": 60_000,
+        "since": None, "in_shadow": False, "lease_ms": 60_000,
     }  # fmt: skip
     with many.transaction(force_rollback=True):
         many.execute(COLLAPSING)

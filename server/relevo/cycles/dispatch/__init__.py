@@ -47,6 +47,7 @@ FACTS = CycleFacts(
         "notifications_invalidated": "pushes to a token that the push service does not know any more",
         "notifications_expired": "pushes whose deadline passed",
         "notifications_skipped": "pushes that a rule stopped before they were sent",
+        "notifications_shadow": "of the skipped ones, pushes that only shadow mode kept from being sent",
         "notifications_cancelled": "pushes whose event was cancelled or completed",
         "notifications_silent": "pushes sent without a sound, because of quiet hours",
         "late_tickets": "tickets that arrived after their claim was lost",

@@ -201,7 +201,13 @@ class Claiming:
             return claims[0] if claims else None
 
         claim = self.services.claims.claim_within(
-            reserve, "dispatch", *lane.key, shard=self.run.shard, now=self.run.now, since=lane.since
+            reserve,
+            "dispatch",
+            *lane.key,
+            shard=self.run.shard,
+            now=self.run.now,
+            since=lane.since,
+            in_shadow=lane.in_shadow,
         )
         allowance = allowed[-1]
         if allowance.grant.count:
@@ -218,6 +224,7 @@ class Claiming:
             now=self.run.now,
             probe=grant.probe,
             since=lane.since,
+            in_shadow=lane.in_shadow,
         )
 
     def _sender(self, lane: DueLane, allowance: Allowance, claim: Claim) -> ClaimSender:

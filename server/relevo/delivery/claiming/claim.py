@@ -59,6 +59,8 @@ class Claim:
     """When this process last knew that the whole lease lay before it."""
     contents: Mapping[int, Content] = field(default_factory=dict, compare=False, repr=False)
     """The contents of its events, as far as the claim returned them."""
+    in_shadow: bool = False
+    """Whether nothing of it is ever sent: it was claimed in shadow mode."""
     taken_at: float = field(default=0.0, init=False, compare=False)
     """Since when it is held, by the monotonic clock."""
     loss: tuple[LossReason, str] | None = field(default=None, init=False)

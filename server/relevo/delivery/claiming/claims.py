@@ -63,14 +63,16 @@ class Claims(Journal, Settling):
         now: datetime | None = None,
         probe: bool = False,
         since: datetime | None = None,
+        in_shadow: bool = False,
     ) -> Claim | None:
         """Take up to `limit` due deliveries of one project and lane, or None if nothing is due.
 
         Oldest first, from `since` on: a look found nothing that fell due before; for a probe first those that nothing
-        speaks against.
+        speaks against. In shadow mode it takes what fell due in that mode, else only the rest.
         """
         most = self._settings.outbox_batch_size if limit is None else min(limit, self._settings.outbox_batch_size)
-        parameters = self._asked(cycle, project, most, shard, now) | self._of_lane(lane, since) | {"probe": probe}
+        parameters = self._asked(cycle, project, most, shard, now) | self._of_lane(lane, since, in_shadow=in_shadow)
+        parameters |= {"probe": probe}
         return self._kept(parameters, lambda: self._take(parameters))
 
     def claim_within(
@@ -83,10 +85,11 @@ class Claims(Journal, Settling):
         shard: Shard | None = None,
         now: datetime | None = None,
         since: datetime | None = None,
+        in_shadow: bool = False,
     ) -> Claim | None:
         """Claim as `claim` does, in a transaction that `write` opens and ends; it is given what takes so many there."""
         most, tried = self._settings.outbox_batch_size, list[int]()
-        parameters = self._asked(cycle, project, most, shard, now) | self._of_lane(lane, since)
+        parameters = self._asked(cycle, project, most, shard, now) | self._of_lane(lane, since, in_shadow=in_shadow)
 
         def take(connection: Connection, limit: int) -> Claim | None:
             tried.append(limit)
@@ -94,12 +97,13 @@ class Claims(Journal, Settling):
 
         return self._kept(parameters, lambda: write(take), may_stand=lambda: bool(tried))
 
-    def _of_lane(self, lane: Lane, since: datetime | None) -> dict[str, Any]:
+    def _of_lane(self, lane: Lane, since: datetime | None, *, in_shadow: bool) -> dict[str, Any]:
         return {
             "lane": lane,
             "suspect_lapses": min(_SUSPECT_LAPSES, self._settings.outbox_poison_lapses // 2),
             "since": since,
             "look_at": _PROBES_LOOK_AT,
+            "in_shadow": in_shadow,
         }
 
     def _kept(
@@ -297,4 +301,6 @@ def _claimed(asked: Mapping[str, Any], rows: Sequence[tuple[Any, ...]]) -> Claim
         return None
     chunks, project = [columns.Chunk(*row) for row in rows], asked["project"]
     deliveries, contents = columns.deliveries_of(project, asked["lane"], chunks), columns.contents_of(chunks)
-    return Claim(asked["token"], asked["cycle"], project, chunks[0].lease_ms, deliveries, contents=contents)
+    claim = Claim(asked["token"], asked["cycle"], project, chunks[0].lease_ms, deliveries, contents=contents)
+    claim.in_shadow = asked["in_shadow"]
+    return claim

@@ -41,6 +41,8 @@ class DueLane:
     due_in_s: float
     since: datetime | None = None
     """When the first thing in it falls due: nothing is before that. None if that is not known."""
+    in_shadow: bool = False
+    """Whether shadow mode keeps what is due first from being sent."""
 
     @property
     def key(self) -> Key:
@@ -57,6 +59,7 @@ class _Known:
     """When it falls due and may be sent, by the monotonic clock."""
     troubled: bool
     """Whether its breaker is open: what is well goes before a probe."""
+    in_shadow: bool = False
 
 
 class _Found(NamedTuple):
@@ -73,6 +76,7 @@ class _Found(NamedTuple):
     walked: int
     last_project: str
     last_lane: str
+    in_shadow: bool
 
 
 class DueLanes:
@@ -122,7 +126,11 @@ class DueLanes:
         now = time.monotonic()
         later = [(known.ready_at, key) for key, known in self._known.items() if known.ready_at > now]
         keys = self._due(now) + [key for _, key in [min(later, default=(now, None))] if key is not None]
-        return [DueLane(*key, self._known[key].ready_at - now, self._known[key].since) for key in keys]
+        return [
+            DueLane(*key, known.ready_at - now, known.since, known.in_shadow)
+            for key in keys
+            for known in [self._known[key]]
+        ]
 
     def _due(self, now: float) -> list[Key]:
         """The lanes that should be due: what is well first, then urgent and oldest first."""
@@ -222,9 +230,9 @@ class DueLanes:
         """Remember what was found; of a lane that is known from before, what is earlier."""
         now = time.monotonic()
         for row in rows:
-            if row.project is None or not self._serves(row.project):
+            if row.project is None or not (row.in_shadow or self._serves(row.project)):
                 continue
-            found = _Known(row.since, now + row.wait_s, row.troubled)
+            found = _Known(row.since, now + row.wait_s, row.troubled, row.in_shadow)
             if (known := self._known.get((row.project, row.lane))) is not None:
                 found.since = min(known.since, found.since) if known.since and found.since else None
                 found.ready_at = min(known.ready_at, found.ready_at)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from relevo.config import Settings
+from relevo.core.known_services import SERVICES
 from relevo.core.ports import ProviderFacts, PushProvider
 from relevo.core.sending_project import SendingProject
 from relevo.delivery.projects import rate_and_breaker
@@ -46,11 +47,13 @@ class ProviderRules:
         parsed, rules = SendingProject.parse(project), self._usual
         given, provider = self._overrides(parsed), self._providers.get(parsed.provider)
         facts = getattr(provider, "facts", None)
-        if provider is not None and isinstance(facts, ProviderFacts):
+        if provider is None and self._providers and parsed.provider in SERVICES:  # in shadow mode
+            facts = SERVICES[parsed.provider].sending
+        if isinstance(facts, ProviderFacts):
             rules = replace(
                 rules,
                 rate_per_s=facts.rate_per_s,
-                chunk=provider.max_messages,
+                chunk=provider.max_messages if provider is not None else rules.chunk,
                 connections=facts.connections,
                 least_retry_ms=facts.least_retry_ms,
                 ramp_s=facts.ramp_s,

@@ -155,6 +155,7 @@ class InFlightRequests:
             services.worker_id,
             event_ids=tuple(dict.fromkeys(delivery.notification_event_id for delivery in told)),
             event_types=tuple(dict.fromkeys(delivery.event_type for delivery in told)),
+            in_shadow=context.claim.in_shadow,
         )
         messages = [self.messages[delivery.id] for delivery in request.deliveries]
         with services.metrics.request_seconds.labels(context.provider.name, "send").time():

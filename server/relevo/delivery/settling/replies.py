@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from relevo.core.model import Accepted, Answer, Delivery, PushRequest, Reply, Ticket
+from relevo.core.model import SHADOW, Accepted, Answer, Delivery, PushRequest, Reply, Ticket
 from relevo.delivery.projects.pauses import TurnedAwayError, pause_ms
 from relevo.delivery.projects.rate_and_breaker import Judgement
 from relevo.delivery.projects.unreachable import is_unreached
@@ -53,6 +53,12 @@ class ReplyHandler:
     """Whether credential faults were met lately, so that it is news who did not meet one."""
     left_to_others: bool = False
     """Whether this worker cannot reach the push service and another worker may, so that the pushes need not wait."""
+
+    def handle_shadow(self, request: PushRequest) -> Handled:
+        """Return the answers of what only shadow mode kept from being sent; it counts as taken for the project."""
+        with self.context.report.in_passing(self.context.project):
+            self._note_success({d.notification_event_id for d in request.deliveries})
+        return Handled([answer(d, "skipped", code=SHADOW) for d in request.deliveries])
 
     def handle(self, request: PushRequest, reply: Reply) -> Handled:
         """Turn a reply into answers, and note on the project how it went."""

@@ -32,6 +32,7 @@ RULES = {
     "preference_differs": N_("None of this phone's preferences matches: %(differs)s."),
     "attribute_differs": N_("Its attribute %(attribute)s is %(has)s, and the event is for %(wanted)s."),
     "handled_elsewhere": N_("It was handled on another phone, or elsewhere."),
+    "shadow": N_("Relevo did not send this push: shadow mode was on."),
     "superseded": N_("A later event of the same type and collapse key replaced it."),
     "quiet_hours": N_("It waits for the end of quiet hours: they last until %(until)s in %(zone)s (%(whose)s)."),
     "quiet_hours_former": N_(

@@ -35,7 +35,7 @@ ACTIONS = frozenset(
         *("block_owner", "unblock_owner", "export_owner", "set_category", "choose_category", "set_quiet", "set_cap"),
         *("register_installation", "log_out_installation", "complete_installation", "report_opened"),
         *("set_preference", "remove_preference", "acknowledge_news", "set_attributes"),
-        "share_owners",
+        *("share_owners", "begin_shadow", "end_shadow"),
         *(
             "subscribe_news",
             "pause_subscription",

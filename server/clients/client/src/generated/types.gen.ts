@@ -2829,6 +2829,92 @@ export type SavedBody = {
 };
 
 /**
+ * SendIn
+ *
+ * A push that another system sent: one of installation_id, token and owner, and key or title.
+ */
+export type SendIn = {
+    /**
+     * Sent At
+     *
+     * When the other system sent it.
+     */
+    sent_at: string;
+    /**
+     * Installation Id
+     *
+     * The phone's installation.
+     */
+    installation_id?: string;
+    /**
+     * Token
+     *
+     * Or its push token, which is not kept.
+     */
+    token?: string;
+    /**
+     * Owner
+     *
+     * Or the owner of the phone, as the app registered it.
+     */
+    owner?: string;
+    /**
+     * Project
+     *
+     * The project. A token of one project has its own.
+     */
+    project?: string;
+    /**
+     * Type
+     *
+     * The type of the event.
+     */
+    type?: string;
+    /**
+     * Key
+     *
+     * The key of the event.
+     */
+    key?: string;
+    /**
+     * Title
+     *
+     * Or the title of the push.
+     */
+    title?: string;
+    /**
+     * Id
+     *
+     * The number of the push in the other system: the same one again is the same push.
+     */
+    id?: string;
+};
+
+/**
+ * SendsIn
+ *
+ * What another system sent.
+ */
+export type SendsIn = {
+    /**
+     * Sends
+     */
+    sends: Array<SendIn>;
+};
+
+/**
+ * SendsTaken
+ *
+ * How many were new.
+ */
+export type SendsTaken = {
+    /**
+     * Taken
+     */
+    taken: number;
+};
+
+/**
  * Subscribed
  *
  * Whether the subscription is new.
@@ -6814,3 +6900,48 @@ export type ListRegionsResponses = {
 };
 
 export type ListRegionsResponse = ListRegionsResponses[keyof ListRegionsResponses];
+
+export type ReportSendsData = {
+    body: SendsIn;
+    path?: never;
+    query?: never;
+    url: '/v1/shadow/sent';
+};
+
+export type ReportSendsErrors = {
+    /**
+     * Something in the request is not valid: `errors` names field and reason.
+     */
+    400: ProblemBody;
+    /**
+     * No token, or one that is unknown, revoked or expired.
+     */
+    401: ProblemBody;
+    /**
+     * The token's role, or its project, is not enough.
+     */
+    403: ProblemBody;
+    /**
+     * The body is larger than HTTP_MAX_BODY_BYTES, or than the 65536 bytes that a phone's may have.
+     */
+    413: ProblemBody;
+    /**
+     * Too many requests of this caller; Retry-After says when to come back.
+     */
+    429: ProblemBody;
+    /**
+     * No room, or no database, for a moment; Retry-After says when to come back.
+     */
+    503: ProblemBody;
+};
+
+export type ReportSendsError = ReportSendsErrors[keyof ReportSendsErrors];
+
+export type ReportSendsResponses = {
+    /**
+     * Successful Response
+     */
+    200: SendsTaken;
+};
+
+export type ReportSendsResponse = ReportSendsResponses[keyof ReportSendsResponses];
