@@ -8,9 +8,10 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from pyiceberg.catalog import Catalog, load_catalog
 from typer.testing import CliRunner
 
 from relevo.app import App
@@ -20,13 +21,7 @@ from relevo.cli import cli
 from relevo.config import Settings
 from relevo.core.errors import MissingPartError
 from relevo.operators import doctor
-from support.later import later
 from support.old_months import export, month_ago, open_store
-
-if TYPE_CHECKING:
-    from pyiceberg import catalog
-else:
-    catalog = later("pyiceberg.catalog")
 
 ENTITY = "notification_deliveries"
 OLD = month_ago(5)
@@ -38,9 +33,9 @@ def retired(build: Callable[..., App], folder_settings: dict[str, Any]) -> Calla
     return partial(build, archive_part_rows=100, **folder_settings)
 
 
-def opened(settings: Settings) -> catalog.Catalog:
+def opened(settings: Settings) -> Catalog:
     """Open the catalog as an analyst would, who knows nothing of Relevo."""
-    return catalog.load_catalog("relevo", type="sql", uri=str(settings.archive_iceberg_uri))
+    return load_catalog("relevo", type="sql", uri=str(settings.archive_iceberg_uri))
 
 
 def test_an_exported_month_is_a_table(

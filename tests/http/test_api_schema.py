@@ -7,33 +7,30 @@ from base64 import b64encode
 from collections.abc import Callable
 from itertools import cycle
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import uuid4
 
 import jsonschema_rs
 import requests
+import schemathesis
 from hypothesis import HealthCheck, Phase, given, seed, settings
+from schemathesis import checks
+from schemathesis.generation import GenerationMode
 
 from relevo.access import api_tokens, sessions
 from relevo.http.guard import COOKIE
 from relevo.http.rules import RULES
 from support import soak
 from support.http_server import Served
-from support.later import later
 from support.push_tokens import subscription
 
-if TYPE_CHECKING:
-    import schemathesis
-else:
-    schemathesis = later("schemathesis")
-
 EXAMPLES = soak.cases(3, whole=25)
-CHECKS = (
-    "not_a_server_error",
-    "status_code_conformance",
-    "content_type_conformance",
-    "response_schema_conformance",
-)
+CHECKS = [
+    checks.not_a_server_error,
+    checks.status_code_conformance,
+    checks.content_type_conformance,
+    checks.response_schema_conformance,
+]
 QUICKLY = ("/v1/events", "/v1/events/{event_id}", "/v1/inbox")
 """What may wait, and is not waited for here."""
 BEYOND_A_SCHEMA = re.compile(
@@ -92,12 +89,8 @@ def test_the_document_holds(serve: Callable[..., Served]) -> None:
             session = everybody[who]
             answer = case.call(session=session)
             session.cookies.clear()
-            case.validate_response(answer, checks=[getattr(schemathesis.checks, name) for name in CHECKS])
-            if (
-                who == "operator"
-                and answer.status_code == 400
-                and case.meta.generation.mode is schemathesis.GenerationMode.POSITIVE
-            ):
+            case.validate_response(answer, checks=CHECKS)
+            if who == "operator" and answer.status_code == 400 and case.meta.generation.mode is GenerationMode.POSITIVE:
                 told = answer.json()["detail"]
                 broken.update({} if BEYOND_A_SCHEMA.search(told) else {f"{case.method} {case.path}": told})
 
@@ -172,7 +165,7 @@ def test_a_cursor_that_is_none_is_refused_and_not_promised(served: Served) -> No
 
 
 def _generate(operation: Any, do: Callable[[Any], object]) -> None:
-    good = operation.as_strategy(generation_mode=schemathesis.GenerationMode.POSITIVE)
+    good = operation.as_strategy(generation_mode=GenerationMode.POSITIVE)
 
     @seed(1)
     @settings(
@@ -183,7 +176,7 @@ def _generate(operation: Any, do: Callable[[Any], object]) -> None:
         phases=[Phase.explicit, Phase.generate],
         suppress_health_check=list(HealthCheck),
     )
-    @given(case=good | operation.as_strategy(generation_mode=schemathesis.GenerationMode.NEGATIVE))
+    @given(case=good | operation.as_strategy(generation_mode=GenerationMode.NEGATIVE))
     def call(case: Any) -> None:
         if operation.path in QUICKLY and operation.method.upper() != "PUT":
             case.query = {**(case.query or {}), "wait_ms": 0}

@@ -8,9 +8,11 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from mcp import Client, StdioServerParameters, stdio_client
+from mcp.types import ElicitResult
 
 from relevo.access import api_tokens
 from relevo.app import App
@@ -22,13 +24,7 @@ from relevo.operators import audit
 from support.dashboard_events import Connection, make_event, make_phone, text_of
 from support.dashboard_person import Person
 from support.http_server import Served
-from support.later import later
 from support.phones import fan_out
-
-if TYPE_CHECKING:
-    import mcp
-else:
-    mcp = later("mcp")
 
 READS = {"status", "runs", "event", "why", "person", "preview", "search", "search_guide", "read_guide"}
 ACTS = {"cancel_event", "pause_cycle", "resume_cycle", "redrive", "release_project"}
@@ -42,15 +38,15 @@ class Assistant:
         self.session, self.confirms = session, confirms
         self.asked: list[str] = []
 
-    async def _confirm(self, _context: Any, asked: Any) -> mcp.types.ElicitResult:
+    async def _confirm(self, _context: Any, asked: Any) -> ElicitResult:
         self.asked.append(asked.message)
-        return mcp.types.ElicitResult(action="accept", content={"confirm": bool(self.confirms)})
+        return ElicitResult(action="accept", content={"confirm": bool(self.confirms)})
 
     def tools(self) -> set[str]:
         """Return the names of the tools that it sees."""
 
         async def listed() -> set[str]:
-            async with mcp.Client(server(self.session)) as client:
+            async with Client(server(self.session)) as client:
                 return {tool.name for tool in (await client.list_tools()).tools}
 
         return asyncio.run(listed())
@@ -60,7 +56,7 @@ class Assistant:
 
         async def called() -> Any:
             callback = None if self.confirms is None else self._confirm
-            async with mcp.Client(server(self.session), elicitation_callback=callback) as client:
+            async with Client(server(self.session), elicitation_callback=callback) as client:
                 return await client.call_tool(tool, given)
 
         answer = asyncio.run(called())
@@ -174,10 +170,10 @@ def test_a_revoked_token_ends_at_once(session: Session) -> None:
     api_tokens.revoke(session.database, access.written_token.split("_")[1])
 
     async def called(tool: str, **given: object) -> Any:
-        async def confirm(_context: Any, _asked: Any) -> mcp.types.ElicitResult:
-            return mcp.types.ElicitResult(action="accept", content={"confirm": True})
+        async def confirm(_context: Any, _asked: Any) -> ElicitResult:
+            return ElicitResult(action="accept", content={"confirm": True})
 
-        async with mcp.Client(running, elicitation_callback=confirm) as client:
+        async with Client(running, elicitation_callback=confirm) as client:
             return (await client.call_tool(tool, given)).content[0].text
 
     for tool, given in (("status", {}), ("pause_cycle", {"cycle": "dispatch", "reason": "x"})):
@@ -233,8 +229,8 @@ def test_the_command_speaks_the_protocol(conn: Connection, dsn: str, tmp_path: P
     environment = {"PATH": os.environ["PATH"], "DATABASE_URL": dsn, "HOME": str(tmp_path)}
 
     async def asked() -> Any:
-        program = mcp.StdioServerParameters(command=sys.executable, args=["-m", "relevo", "mcp"], env=environment)
-        async with mcp.Client(mcp.stdio_client(program)) as client:
+        program = StdioServerParameters(command=sys.executable, args=["-m", "relevo", "mcp"], env=environment)
+        async with Client(stdio_client(program)) as client:
             return await client.call_tool("person", {"owner": "ana"})
 
     answer = json.loads(asyncio.run(asked()).content[0].text)
