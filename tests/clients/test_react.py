@@ -10,6 +10,7 @@ import psycopg
 import pytest
 from playwright.sync_api import expect, sync_playwright
 
+import generate_clients
 from relevo.config import Settings
 from support import kits, screens, website
 from support.optional_parts import find_part
@@ -194,7 +195,42 @@ def test_states_of_the_inbox(browser: Any, shop: screens.Shop) -> None:
     nil.sees_text("No notifications yet.")
     nil.page.evaluate("push.logOut()")
     nil.sees_text("Log in to see your notifications.")
+    shop.push("lou", ["For Lou"])
+    nil.page.evaluate("push.start('lou')")
+    expect(nil.page.get_by_text("For Lou")).to_be_visible()
+    shop.push("nil", ["For Nil"])
+    nil.page.evaluate("push.logOut()")
+    nil.sees_text("Log in to see your notifications.")
+    nil.page.evaluate("push.start('nil')")
+    expect(nil.page.get_by_text("For Nil")).to_be_visible()
+    assert nil.page.get_by_text("For Lou").count() == 0
     nil.leaves()
+
+
+def test_an_app_opens_items_by_itself(browser: Any, shop: screens.Shop) -> None:
+    """With `onOpen` the app gets item and link in place of the browser, by key too; the item is read."""
+    shop.push("ope", ["Plain"])
+    shop.push("ope", ["Leads"], data={"url": "https://shop.example/order"})
+    ope = Person(browser, shop, "ope", screens="inbox", opens="1")
+    for title in ("Leads", "Plain"):
+        ope.sees("button" if title == "Plain" else "link", title)
+        ope.goes_to(title)
+        ope.presses("Enter")
+    assert ope.page.evaluate("opened") == [["Leads", "https://shop.example/order"], ["Plain", None]]
+    assert ope.page.url.startswith(shop.url)
+    shop.sees(lambda: shop.unread("ope") == 0)
+    ope.leaves()
+
+
+def test_the_page_of_stories(browser: Any) -> None:
+    """The guide's page of all screens has each in every state, fits a narrow window, and axe finds nothing."""
+    for width in (320, 1280):
+        page = browser.new_page(viewport={"width": width, "height": 900})
+        page.goto(generate_clients.STORIES.as_uri())
+        assert page.locator(".relevo-inbox").count() == 4 * 5
+        assert page.locator(".relevo-preferences").count() == 4
+        assert screens.faults(page) == []
+        page.close()
 
 
 def test_the_screens_of_phones(browser: Any, shop: screens.Shop) -> None:

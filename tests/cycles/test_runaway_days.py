@@ -202,9 +202,9 @@ class TestRunaways:
         assert events(looping) == {"fanned": PAST + 10, "held": 30}
         assert looping.incidents() == ["runaway_stopped"]
         (problem,) = problems(looping)
-        assert "30 events of digest from app are held" in problem
+        assert "the runaway brake holds 30 events of digest from app" in problem
         assert "came 40 times within an hour, once on its busiest day before" in problem
-        assert "`relevo release --type digest --origin app` sends them" in problem
+        assert "`relevo release --type digest --origin app` to send them" in problem
         said = command("status")
         assert said.code == 1
         assert "digest from app came 40 times" in " ".join((said.out + said.err).split())
@@ -256,7 +256,7 @@ class TestRunaways:
         assert events(small) == {"fanned": PAST * 6 + 12, "held": 108}
         small.everyone_received(PAST * 6 + 12)
         (problem,) = problems(small)
-        assert "108 events of new_licitacion from chilecompra are held" in problem
+        assert "the runaway brake holds 108 events of new_licitacion from chilecompra" in problem
         assert "came 120 times within an hour, 6 times on its busiest day before" in problem
 
     def test_a_loop_in_a_new_type(self, small: Relay) -> None:
@@ -320,7 +320,7 @@ class TestRunaways:
         }
         assert worker.incidents() == ["runaway_stopped"]
         (problem,) = problems(worker)
-        assert "1 event of digest from app is held" in problem
+        assert "the runaway brake holds 1 event of digest from app" in problem
         assert f"5 pushes of digest (event {stormy}) were tried again 55 times within an hour" in problem
         assert "pushes held by the runaway brake" in command("event", stormy).out
         sandbox.clear_faults()
@@ -487,7 +487,7 @@ class TestOperators:
         with pytest.raises(DatabaseUnavailableError):
             actions.release_events(small.app.database, "new")
         monkeypatch.undo()
-        assert "6 events of new from app are held" in problems(small)[0]
+        assert "the runaway brake holds 6 events of new from app" in problems(small)[0]
         assert actions.release_events(small.app.database, "new")["events"] == 6
         work(small)
         small.everyone_received(60)

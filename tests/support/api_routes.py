@@ -127,8 +127,13 @@ ROUTES: dict[tuple[str, str], Route] = {
     ("POST", "/v1/owners/forget"): Route("app", body=OWNER),
     ("POST", "/v1/installations/{installation_id}/log-out"): Route("phone"),
     ("DELETE", "/v1/installations/{installation_id}"): Route("phone"),
+    ("POST", "/v1/shadow/sent"): Route(
+        "app", body={"sends": [{"sent_at": "2026-01-01T00:00:00Z", "owner": "ana", "title": "Hi"}]}
+    ),
     ("GET", "/login"): Route("login"),
     ("POST", "/login"): Route("login"),
+    ("GET", "/login/oidc"): Route("login"),
+    ("GET", "/login/oidc/callback"): Route("login"),
     ("POST", "/logout"): Route("login"),
     ("GET", "/dashboard"): Route("fleet read"),
     ("GET", "/dashboard/system"): Route("fleet read"),

@@ -41,6 +41,7 @@ PAGES_SEEN = [
     "/guide?q=breaker",
     "/guide?q={owner_path}",
     "/guide/quickstart",
+    "/guide/es/quickstart",
     "/dashboard/runs",
     "/dashboard/runs/{run}",
     "/dashboard/sources",
@@ -58,6 +59,8 @@ PAGES_SEEN = [
 WRONG = {
     "/guide/nowhere": 404,
     "/dashboard/nowhere": 404,
+    "/login/oidc": 404,
+    "/login/oidc/callback": 404,
     "/dashboard/events/0": 404,
     "/dashboard/actions/test?phones=x&title={owner}&body={owner}&data={owner}": 400,
     "/dashboard/actions/release?project=nowhere": 404,

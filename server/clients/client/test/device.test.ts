@@ -236,3 +236,62 @@ test("preferences are set, told and removed", async () => {
   await device.setPreference("news", null);
   assert.deepEqual((await device.preferences()).map((each) => each.name), ["default"]);
 });
+
+test("changing one field of a preference changes no other", async () => {
+  const { device, token } = made();
+  await device.register({ token }, fresh("ana"));
+  await device.setPreference("bridges", { keywords: ["puente"], region: "Maule", monto_min: "10.50", enabled: false });
+  const find = async (): Promise<object> => {
+    const { updated_at: _, ...found } = (await device.preferences()).find((each) => each.name === "bridges")!;
+    return found;
+  };
+  const before = await find();
+  await device.changePreference("bridges", { delivery: "weekly mon 08:00" });
+  assert.deepEqual(await find(), { ...before, delivery: "weekly mon 08:00" });
+  const add = (topic: string) => device.changePreference("topics", (now) => ({ topics: [...(now?.topics ?? []), topic] }));
+  await Promise.all([add("chess"), add("football"), add("tennis")]);
+  assert.deepEqual((await device.preferences()).find((each) => each.name === "topics")?.topics, ["chess", "football", "tennis"]);
+});
+
+test("quiet hours are those of the phone, or of all phones of its owner", async () => {
+  const owner = fresh("ana");
+  const [one, two] = [made(), made()];
+  for (const { device, token } of [one, two]) await device.register({ token, timezone: "America/Santiago" }, owner);
+  assert.equal((await one.device.quiet()).windows, null);
+  await one.device.setQuiet({ windows: ["22:00-07:00"], all_phones: true });
+  const { windows, hours_of, zone } = await two.device.quiet();
+  assert.deepEqual([windows, hours_of, zone], [["22:00-07:00"], "owner", "America/Santiago"]);
+  await two.device.setQuiet({ windows: ["13:00-14:00"] });
+  assert.deepEqual((await two.device.quiet()).windows, ["13:00-14:00"]);
+  assert.deepEqual((await one.device.quiet()).windows, ["22:00-07:00"]);
+  await two.device.setQuiet({ windows: null });
+  assert.equal((await two.device.quiet()).hours_of, "owner");
+});
+
+test("a request is not tried again if the server asks to wait for long", async () => {
+  let calls = 0;
+  const busy: typeof fetch = async () => {
+    calls += 1;
+    return new Response("{}", { status: 429, headers: { "Retry-After": "3600" } });
+  };
+  await assert.rejects(new RelevoClient({ url, fetch: busy }).inbox(), (error: RelevoError) => error.retryAfterMs === 3_600_000);
+  assert.equal(calls, 1);
+});
+
+test("older pages that were loaded stay when something new comes", async () => {
+  const { device, token } = made();
+  const owner = fresh("ana");
+  await device.register({ token }, owner);
+  for (const title of ["one", "two", "three", "four", "five"]) await push(owner, title);
+  const inbox = new InboxStore(device, { pageSize: 2, locale: "es" });
+  const titles = (): string[] => inbox.state().items.map((item) => item.title);
+  const stop = inbox.watch();
+  await eventually(() => titles().length === 2, "the first page");
+  await inbox.loadMore();
+  await push(owner, "six");
+  await eventually(() => titles()[0] === "six", "what is new is shown");
+  assert.deepEqual(titles(), ["six", "five", "four", "three", "two"]);
+  await inbox.loadMore();
+  assert.deepEqual([titles(), inbox.state().hasMore], [["six", "five", "four", "three", "two", "one"], false]);
+  stop();
+});
