@@ -40,6 +40,7 @@ BEYOND_A_SCHEMA = re.compile(
     r"|push\.([a-z]+\.)?actions must have another id"
     r"|^token must"
     r"|NUL"
+    r"|(installation_id, token or owner|key or title) must be given"
     r"|deadline_at|scheduled_at"
     r"|monto_max must|monto_min|moneda must"
     r"|an event must say something"
