@@ -32,7 +32,7 @@ PROJECT = [each.name for each in fields(Project)]
 def problems(worker: Relay) -> str:
     """Return what is wrong with projects, as `relevo status` tells it."""
     found = fleet.status(worker.app.database, worker.app.settings).problems
-    return "; ".join(problem for problem in found if problem.startswith("project"))
+    return "; ".join(problem for problem in found if "project" in problem)
 
 
 def duration(workers: list[Relay]) -> float:
