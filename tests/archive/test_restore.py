@@ -161,7 +161,7 @@ def test_every_row_comes_back_as_it_was(archived, store_settings, empty_database
 def test_what_was_restored_is_not_replaced_by_chance(archived_here, folder_settings, dsn, conn) -> None:
     """A second restore is refused with its next step, unless it is asked to replace; another schema is another place."""
     bring_back(dsn, folder_settings, "licitaciones")
-    with pytest.raises(UsageError, match=r"relevo_restored\.licitaciones_\d+_\d+ is there already\. Say --replace"):
+    with pytest.raises(UsageError, match=r"relevo_restored\.licitaciones_\d+_\d+ is there already\. Add --replace"):
         bring_back(dsn, folder_settings, "licitaciones")
     conn.execute(f"delete from relevo_restored.licitaciones_{OLDER:%Y_%m}")
     bring_back(dsn, folder_settings, "licitaciones", replace=True)

@@ -119,7 +119,7 @@ def test_restore_verify_fetch_and_query(ask: Ask, archived: Settings, tmp_path) 
     assert found == (250,)
     refused = ask("archive", "restore", *words)
     assert refused.code == 2
-    assert "Say --replace" in refused.err
+    assert "Add --replace" in refused.err
     assert ask("archive", "restore", *words, "--replace").code == 0
     assert ask("archive", "restore", *words, "--into", "mine").code == 0
     fetched = ask("archive", "fetch", *words, "--into", tmp_path / "here")

@@ -433,13 +433,13 @@ def test_a_breaker_says_since_when_in_all(ask: Ask, build, conn) -> None:
         "insert into relevo.projects (project, filled_at, breaker, breaker_reason, breaker_by, breaker_since, probe_at)"
         " values ('app', now(), 'open', 'no', 'request', '2026-03-01 12:00Z', '2126-03-01 12:05Z')"
     )
-    assert "since 2026-03-01 12:00:00Z, the next at 2126-03-01 12:05:00Z" in ask("status").output
+    assert "since 2026-03-01 12:00:00Z (next probe at 2126-03-01 12:05:00Z)" in ask("status").output
     conn.execute(
         "insert into relevo.project_incidents (project, at, what) values ('app', '2026-03-01 07:00Z', 'breaker_opened'),"
         " ('app', '2026-03-01 08:00Z', 'breaker_closed'), ('app', '2026-03-01 09:00Z', 'breaker_opened'),"
         " ('app', '2026-03-01 12:00Z', 'breaker_opened'), ('other', '2026-03-01 08:30Z', 'breaker_opened')"
     )
-    assert "since 2026-03-01 09:00:00Z, the next at" in ask("status").output
+    assert "since 2026-03-01 09:00:00Z (next probe at" in ask("status").output
 
 
 def test_status_without_a_database_is_one_complaint(processes) -> None:

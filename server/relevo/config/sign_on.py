@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BeforeValidator, SecretStr
 
 from relevo.config.kinds import ExistingFile, Names, WebAddress, text_like
-from relevo.config.setting import Theme, everyday, tuning
+from relevo.config.setting import Theme, tuning
 from relevo.core.addresses import is_local
 
 SIGN_ON = "/login/oidc"
@@ -70,18 +70,18 @@ Words = Annotated[str, text_like(r"[^\x00-\x1f]{1,200}", "1 to 200 characters")]
 class SignOn(Theme):
     """Sign-on to the dashboard by OpenID Connect."""
 
-    oidc_issuer: Issuer | None = everyday(
+    oidc_issuer: Issuer | None = tuning(
         "The provider of identities for the dashboard (OpenID Connect), such as https://login.example/realms/acme, as "
         "it calls itself. Needs the extra oidc."
     )
-    oidc_client_id: Words | None = everyday("What the provider calls this Relevo.")
-    oidc_client_secret: SecretStr | None = everyday(
+    oidc_client_id: Words | None = tuning("What the provider calls this Relevo.")
+    oidc_client_secret: SecretStr | None = tuning(
         "The secret of OIDC_CLIENT_ID at the provider; without it PKCE alone proves who asks."
     )
-    oidc_redirect_url: Annotated[Issuer, AfterValidator(_callback)] | None = everyday(
+    oidc_redirect_url: Annotated[Issuer, AfterValidator(_callback)] | None = tuning(
         f"Where the provider sends people back, as it knows that: Relevo's own address with {CALLBACK}."
     )
-    oidc_roles: Roles | None = everyday(
+    oidc_roles: Roles | None = tuning(
         'What a group of the provider may do, as a JSON object: {"ops": "operator", "support": "observer"}. Of several '
         "the highest holds; who is in none is refused."
     )
@@ -89,5 +89,5 @@ class SignOn(Theme):
         "The claim that lists a person's groups; dots lead into objects, as in realm_access.roles.", "groups"
     )
     oidc_scopes: Names = tuning("The scopes that Relevo asks for (comma-separated).", ("openid", "profile", "email"))
-    oidc_name: Words = tuning("What the login page calls the provider: Sign in with …", "single sign-on")
+    oidc_name: Words = tuning("What the login page calls the provider, after the words Sign in with.", "single sign-on")
     oidc_ca_file: ExistingFile | None = tuning("Certificates in PEM by which the provider's is checked.")

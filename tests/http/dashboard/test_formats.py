@@ -114,9 +114,9 @@ def test_a_sentence_tells_times_as_the_page_does() -> None:
 
 
 def test_one_is_told_as_one_in_spanish() -> None:
-    """The verb goes with the count, and a date with its article."""
+    """The verb goes with the count, and a date follows a colon."""
     use_language("es")
     one, many = "%(n)s delivery failed for good", "%(n)s deliveries failed for good"
     assert ngettext(one, many, 1) == "1 entrega falló definitivamente"
     assert ngettext(one, many, 2000) == "2.000 entregas fallaron definitivamente"
-    assert translated(Phrase("the next at {at}", at="2026-11-16 07:32:41Z")) == "la próxima el 2026-11-16 07:32:41Z"
+    assert translated(Phrase("next probe at {at}", at="2026-11-16 07:32:41Z")) == "próxima prueba: 2026-11-16 07:32:41Z"

@@ -196,7 +196,7 @@ def test_words_of_its_own(worker: Any, consumer: Consumer, command: Any) -> None
     [row] = worker.rows("select id, notification_event_id as event from relevo.notification_deliveries")
     event, delivery = command("event", str(row["event"])).out, command("delivery", str(row["id"])).out
     assert "your server accepted it" in event
-    assert "1 taken by your server" in event
+    assert "1 accepted by your server" in event
     assert "Your server accepted it." in delivery
     for foreign in ("first push", "receipts", "Apple"):
         assert foreign not in event + delivery
