@@ -12,6 +12,8 @@ from relevo.runtime.runs import Cycle
 
 def own_cycle(name: str, settings: Settings, services: Any = None, sources: Any = ()) -> Cycle:
     """Make a cycle of Relevo's own; those that send need the services of a worker."""
-    given = SimpleNamespace(settings=settings, services=services, sources=sources, store=None)
+    given = SimpleNamespace(
+        settings=settings, services=services or SimpleNamespace(tracing=None), sources=sources, store=None
+    )
     [cycle] = [each for each in cycles.assemble(cast("Any", given)) if each.name == name]
     return cycle

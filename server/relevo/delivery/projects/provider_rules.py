@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from relevo.config import Settings
-from relevo.core.known_services import SERVICES
+from relevo.core.known_services import NATIVE, SERVICES
 from relevo.core.ports import ProviderFacts, PushProvider
 from relevo.core.sending_project import SendingProject
 from relevo.delivery.projects import rate_and_breaker
@@ -47,7 +47,7 @@ class ProviderRules:
         parsed, rules = SendingProject.parse(project), self._usual
         given, provider = self._overrides(parsed), self._providers.get(parsed.provider)
         facts = getattr(provider, "facts", None)
-        if provider is None and self._providers and parsed.provider in SERVICES:  # in shadow mode
+        if provider is None and self._providers and parsed.provider in NATIVE:  # in shadow mode
             facts = SERVICES[parsed.provider].sending
         if isinstance(facts, ProviderFacts):
             rules = replace(
