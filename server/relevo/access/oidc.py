@@ -95,7 +95,7 @@ class Identity:
 
     issuer: str
     subject: str
-    """What the provider calls the person, for ever; a name or an address of mail may be somebody else's tomorrow."""
+    """By this the provider names the person for ever; a name or an address may be another person's tomorrow."""
     name: str
     groups: frozenset[str]
 

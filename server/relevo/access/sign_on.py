@@ -57,7 +57,7 @@ def sign_in(database: Database, attempt: Attempt, identity: Identity, roles: Seq
 
 
 def restore(database: Database, token_id: str) -> str:
-    """Let a person whose token was revoked sign in again; return the person's name."""
+    """Allow a person whose token was revoked to sign in again; return the person's name."""
     with audit.recorded(database, "restore_person", id=token_id):
         row = database.execute(_SQL["restore_person"], {"id": token_id}).fetchone()
         if row is None:

@@ -101,7 +101,7 @@ def restore(
     token_id: Annotated[str, typer.Argument(metavar="ID", help="The person's id, as `token list` shows it.")],
     as_json: AsJson = False,
 ) -> None:
-    """Let a person whose access was revoked sign in again."""
+    """Allow a person whose access was revoked to sign in again."""
     with prepared_database() as database:
         name = sign_on.restore(database, token_id)
     told = {"id": token_id, "name": name, "restored": True}

@@ -102,7 +102,7 @@ OURS = (
 
 
 def test_pages_lead_to_pages_of_ours_and_to_this_machine_alone() -> None:
-    """Each link of a template begins with a path of ours, or is a name beside it; to another server it leads only on this machine, and where that is asked before."""
+    """Each link of a template begins with a path of ours, or is a name beside it; to another server it leads only on this machine, and where that is asked before. After a login it leads to the page asked for, which `inside` checks."""
     templates = sorted((Path(templating.__file__).parent / "templates").glob("*.html"))
     links = [
         (path.name, link)
@@ -113,8 +113,10 @@ def test_pages_lead_to_pages_of_ours_and_to_this_machine_alone() -> None:
     others = [(name, link) for name, link in links if not re.match(r"/(?![/\\])|#|[a-z.]+$", link)]
     others = [(name, link) for name, link in others if not link.startswith(tuple(f"{{{{ {each}" for each in OURS))]
     assert others == [
-        (f"{name}.html", "{{ sandbox }}/" + place)
-        for name, place in (("delivery", "deliveries/{{ row.id }}"), ("event", "events/{{ event.id }}"))
+        ("arrived.html", "{{ after }}"),
+        ("delivery.html", "{{ sandbox }}/deliveries/{{ row.id }}"),
+        ("event.html", "{{ sandbox }}/events/{{ event.id }}"),
+        ("proof.html", "{{ sign_on }}"),
     ]
     assert is_local_link("http://127.0.0.1:9/x")
     for address in (

@@ -45,6 +45,7 @@ ACTIONS = frozenset(
             "login",
             "make_token",
             "revoke_token",
+            "restore_person",
         ),
         *("refused_form", "refused_session", "refused_role", "refused_login", "refused_proof", "refused_others"),
         *("prove_session", "end_session", "end_sessions"),
