@@ -52,6 +52,7 @@ _LISTED = (
         GET /v1/ops/stats
     """),
     (APPS, """
+        POST /v1/shadow/sent
         POST /v1/events
         PUT /v1/events
         POST /v1/events/batch

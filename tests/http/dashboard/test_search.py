@@ -116,6 +116,7 @@ def test_pages_lead_to_pages_of_ours_and_to_this_machine_alone() -> None:
         ("arrived.html", "{{ after }}"),
         ("delivery.html", "{{ sandbox }}/deliveries/{{ row.id }}"),
         ("event.html", "{{ sandbox }}/events/{{ event.id }}"),
+        ("guide.html", "{{ address }}"),
         ("proof.html", "{{ sign_on }}"),
     ]
     assert is_local_link("http://127.0.0.1:9/x")
