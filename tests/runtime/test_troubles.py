@@ -113,7 +113,7 @@ def test_a_lane_that_meets_an_error_does_not_stop_another(relay, refuse, where: 
     assert "the bulk lane of one" in report.error
     assert "this row cannot be written" in report.error
     [sentence] = told(worker)
-    assert "the bulk lane of project one (" in sentence
+    assert "the bulk lane of project one has failed" in sentence
     assert "this row cannot be written" in sentence
     mend(worker)
     worker.dispatch()
@@ -158,7 +158,7 @@ def test_a_claim_that_cannot_be_ended_does_not_hold_up_the_others(relay, refuse)
     assert f"claim {oldest['token']}: " in report.error
     assert worker.claims() == 1
     [sentence] = told(worker)
-    assert f"expired claim {oldest['token']} (" in sentence
+    assert f"expired claim {oldest['token']} has failed" in sentence
     assert "left_alone" not in run_by_schedule(worker, "reaper").counts
     mend(worker)
     assert worker.reap().counts["claims_reaped"] == 1
@@ -192,7 +192,7 @@ def test_receipts_of_one_project_that_cannot_be_claimed_stop_no_other(relay, ref
     assert (states(worker, "two"), states(worker, "one")) == ({"ok": 30}, {"sent": 5})
     assert report.outcome == "partial"
     assert "receipts of one: " in report.error
-    assert "the receipts of project one (" in told(worker)[0]
+    assert "fetching the receipts of project one has failed" in told(worker)[0]
     mend(worker)
     worker.ask()
     assert (states(worker, "one"), told(worker)) == ({"ok": 5}, [])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -9,8 +10,9 @@ from psycopg.types.json import Jsonb
 
 import relevo
 from relevo.client.values import Event, Owners, Preference
-from relevo.operators import event_types, test_pushes, words
+from relevo.operators import event_types, shadow_report, test_pushes, words
 from relevo.operators.event_types import TypeSettings
+from relevo.operators.shadow_sends import Send
 from relevo.verbs import events as event_verbs
 from relevo.verbs import owners
 from relevo.verbs.callers import operator
@@ -49,6 +51,7 @@ EXCUSED = {
     "wordings.arguments": "samples of the app's developers",
     "project_locales.locale": "of a project, not of a person",
     "claims.token": "a random number",
+    "api_tokens.subject": "of an operator, as the provider of identities names them",
     "event_repeats.reason": "ours",
     "held_events.reason": "ours",
     "ingest_rejects.reason": "of a source",
@@ -147,6 +150,9 @@ def life(worker: Relay) -> str:
     keep = """insert into relevo.kept_inbox_items (inbox_id, event_id, place, at, event_type, title, body, data, installation_id, kept_until, texts)
               select b.id, %(event)s, 1, now(), 'visit', %(said)s, %(said)s, %(more)s, %(phone)s, now(), %(more)s from relevo.inboxes b where b.owner = %(owner)s"""
     conn.execute(keep, {"owner": OWNER, "event": waits, "said": SAID, "more": Jsonb({"a": SAID}), "phone": phone})
+    sent_at = datetime.now(UTC)
+    other_system = [Send(sent_at, owner=OWNER, title=SAID), Send(sent_at, installation_id=phone, title=SAID)]
+    assert shadow_report.add(conn, other_system) == len(other_system)
     owners.block(operator(database), OWNER, SAID, "shop")
     return str(phone)
 
